@@ -1,0 +1,1 @@
+//! The reference arithmetic on the CPU.

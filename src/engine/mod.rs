@@ -1,0 +1,4 @@
+//! The embedded engine: a branching, dueling double DQN that trades a market, walk-forward fold by fold.
+
+pub mod cpu;
+pub mod network;

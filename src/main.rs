@@ -1,0 +1,3 @@
+//! The `samebits` command.
+
+fn main() {}
