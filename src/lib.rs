@@ -5,3 +5,5 @@
 pub mod bits;
 pub mod digest;
 pub mod engine;
+pub mod scenario;
+pub mod trace;

@@ -1,4 +1,20 @@
 //! The embedded engine: a branching, dueling double DQN that trades a market, walk-forward fold by fold.
+//!
+//! Tier `chain`: every bit is fixed by `docs/contract.md`. Verified: the contract's vectors on every SIMD path
+//! (`samebits vectors`), whole updates among them; equal digests over threads, paths, folds, resumes and evaluation
+//! schedules (the cases). Not verified: that the policy is any good beyond a planted pattern.
 
+pub mod checkpoint;
 pub mod cpu;
+pub mod environment;
+pub mod error;
+pub mod evaluator;
+pub mod export;
+pub mod folds;
+pub mod market;
 pub mod network;
+pub mod ops;
+pub mod replay;
+pub mod run;
+pub mod state;
+pub mod trainer;

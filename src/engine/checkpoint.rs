@@ -1,0 +1,304 @@
+//! Checkpoints: all named tensors as safetensors, and a manifest that says what they are. A folder appears under its
+//! name only when complete.
+//!
+//! Verified at load: schema, contract, settings and market (a different one is refused with the key), every tensor's
+//! name, type, shape and SHA-256, the root, and that no tensor is missing or extra.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use safetensors::{SafeTensors, tensor::TensorView as SafeView};
+use serde::{Deserialize, Serialize};
+
+use super::evaluator::Metrics;
+use crate::digest::root::root;
+use crate::digest::sha::{Digest, sha256};
+use crate::scenario::mutant::Fault;
+use crate::scenario::request::Cut;
+use crate::scenario::settings::Settings;
+use crate::trace::observer::TensorView;
+use crate::trace::record::Dtype;
+use crate::trace::writer::sync_folder;
+
+/// Format of the manifest.
+pub const SCHEMA: &str = "samebits-checkpoint/1";
+/// The tensors.
+pub const TENSORS: &str = "state.safetensors";
+/// The manifest.
+pub const MANIFEST: &str = "manifest.json";
+/// Largest manifest that is read, in bytes.
+const MANIFEST_LIMIT: u64 = 4 << 20;
+
+/// A checkpoint that cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {detail}")]
+pub struct CheckpointError {
+    /// file or folder
+    pub path: String,
+    /// what was found, what was expected, what to do
+    pub detail: String,
+}
+
+fn fail(path: &Path, detail: impl Into<String>) -> CheckpointError {
+    CheckpointError { path: path.display().to_string(), detail: detail.into() }
+}
+
+/// What a fold gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FoldResult {
+    /// fold
+    pub fold: u32,
+    /// updates
+    pub updates: u64,
+    /// final evaluation, when there was one
+    pub metrics: Option<Metrics>,
+}
+
+/// Says what the tensors are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// [`SCHEMA`]
+    pub schema: String,
+    /// arithmetic contract
+    pub contract: String,
+    /// what decides the bits
+    pub settings: Settings,
+    /// digest of the market's tables
+    pub market: Digest,
+    /// where the run was
+    pub cut: Cut,
+    /// updates done in the fold
+    pub step: u64,
+    /// folds in the order they are run
+    pub order: Vec<u32>,
+    /// folds that are done
+    pub finished: Vec<FoldResult>,
+    /// the tensors in list order
+    pub tensors: Vec<Entry>,
+    /// root of the tensors
+    pub root: Digest,
+}
+
+/// One tensor of a manifest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// name
+    pub name: String,
+    /// element type
+    pub dtype: Dtype,
+    /// sizes
+    pub shape: Vec<usize>,
+    /// digest of its bytes
+    pub sha256: Digest,
+}
+
+impl Entry {
+    /// Of a tensor.
+    pub fn of(view: &TensorView<'_>) -> Self {
+        let sha256 = sha256(view.bytes);
+        Entry { name: view.name.clone(), dtype: view.dtype, shape: view.shape.clone(), sha256 }
+    }
+}
+
+/// Root of a list of entries.
+pub fn entries_root(entries: &[Entry]) -> Digest {
+    root(entries.iter().map(|e| (e.name.as_str(), &e.sha256)))
+}
+
+fn safe_dtype(dtype: Dtype) -> safetensors::Dtype {
+    match dtype {
+        Dtype::U8 => safetensors::Dtype::U8,
+        Dtype::U32 => safetensors::Dtype::U32,
+        Dtype::U64 => safetensors::Dtype::U64,
+        Dtype::F32 => safetensors::Dtype::F32,
+        Dtype::F64 => safetensors::Dtype::F64,
+    }
+}
+
+/// Writes tensors as one safetensors file, synced.
+pub fn write_safetensors(path: &Path, tensors: &[TensorView<'_>]) -> Result<(), CheckpointError> {
+    let view = |t: &TensorView<'_>| {
+        SafeView::new(safe_dtype(t.dtype), t.shape.clone(), t.bytes)
+            .map(|view| (t.name.clone(), view))
+            .map_err(|e| fail(path, format!("{}: {e}", t.name)))
+    };
+    // The format cannot hold an empty tensor's absence: one without elements is written like any other.
+    let views = tensors.iter().map(view).collect::<Result<Vec<_>, _>>()?;
+    safetensors::serialize_to_file(views, None, path).map_err(|e| fail(path, e.to_string()))?;
+    fs::File::open(path).and_then(|f| f.sync_all()).map_err(|e| fail(path, e.to_string()))
+}
+
+/// Makes a folder appear under its name only when `fill` has written all of it.
+pub fn write_folder(
+    folder: &Path,
+    fill: impl FnOnce(&Path) -> Result<(), CheckpointError>,
+) -> Result<(), CheckpointError> {
+    let io = |e: io::Error| fail(folder, e.to_string());
+    let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).map_err(io)?;
+    let temporary = tempfile::Builder::new().prefix(".samebits-").tempdir_in(parent).map_err(io)?;
+    fill(temporary.path())?;
+    fs::File::open(temporary.path()).and_then(|f| f.sync_all()).map_err(io)?;
+    if folder.exists() {
+        let old = tempfile::Builder::new().prefix(".samebits-old-").tempdir_in(parent).map_err(io)?;
+        fs::rename(folder, old.path().join("old")).map_err(io)?;
+        fs::rename(temporary.keep(), folder).map_err(io)?;
+    } else {
+        fs::rename(temporary.keep(), folder).map_err(io)?;
+    }
+    sync_folder(folder).map_err(io)
+}
+
+/// Writes `manifest` (whose tensors and root are filled in here) and the tensors. `fault` may leave some out.
+pub fn write(
+    folder: &Path,
+    mut manifest: Manifest,
+    tensors: &[TensorView<'_>],
+    fault: Option<&Fault>,
+) -> Result<Manifest, CheckpointError> {
+    let kept: Vec<TensorView<'_>> = tensors.iter().filter(|t| !omitted(&t.name, fault)).cloned().collect();
+    manifest.tensors = kept.iter().map(Entry::of).collect();
+    manifest.root = entries_root(&manifest.tensors);
+    write_folder(folder, |inside| {
+        write_safetensors(&inside.join(TENSORS), &kept)?;
+        let text = serde_json::to_string_pretty(&manifest).map_err(|e| fail(folder, e.to_string()))?;
+        let path = inside.join(MANIFEST);
+        fs::write(&path, text).and_then(|()| fs::File::open(&path)?.sync_all()).map_err(|e| fail(&path, e.to_string()))
+    })?;
+    Ok(manifest)
+}
+
+/// True for a tensor that the planted fault leaves out of checkpoints.
+pub fn omitted(name: &str, fault: Option<&Fault>) -> bool {
+    match fault {
+        Some(Fault::CheckpointOmits { field }) => name == field || (field.ends_with('.') && name.starts_with(field)),
+        _ => false,
+    }
+}
+
+/// A checkpoint in memory, verified.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// the folder
+    pub folder: PathBuf,
+    /// what the tensors are
+    pub manifest: Manifest,
+    bytes: Vec<u8>,
+}
+
+impl Checkpoint {
+    /// Reads a checkpoint folder, or the newest checkpoint of a folder of them.
+    pub fn read(folder: &Path) -> Result<Self, CheckpointError> {
+        if !folder.join(MANIFEST).exists() {
+            return Checkpoint::read(&newest(folder)?);
+        }
+        let manifest = read_manifest(&folder.join(MANIFEST))?;
+        let path = folder.join(TENSORS);
+        let expected = manifest.tensors.iter().try_fold(0u64, |sum, e| sum.checked_add(claimed_bytes(e)?));
+        let size = fs::metadata(&path).map_err(|e| fail(&path, e.to_string()))?.len();
+        match expected {
+            Some(expected) if size >= expected && size - expected <= MANIFEST_LIMIT => {}
+            _ => return Err(fail(&path, format!("{size} bytes; the manifest's tensors need {expected:?}"))),
+        }
+        let bytes = fs::read(&path).map_err(|e| fail(&path, e.to_string()))?;
+        let checkpoint = Checkpoint { folder: folder.to_owned(), manifest, bytes };
+        checkpoint.verify()?;
+        Ok(checkpoint)
+    }
+
+    fn safe(&self) -> Result<SafeTensors<'_>, CheckpointError> {
+        let path = self.folder.join(TENSORS);
+        SafeTensors::deserialize(&self.bytes).map_err(|e| fail(&path, format!("not a whole safetensors file: {e}")))
+    }
+
+    fn verify(&self) -> Result<(), CheckpointError> {
+        let (path, safe) = (self.folder.join(TENSORS), self.safe()?);
+        if safe.len() != self.manifest.tensors.len() {
+            let detail = format!("{} tensors; the manifest lists {}", safe.len(), self.manifest.tensors.len());
+            return Err(fail(&path, detail));
+        }
+        for entry in &self.manifest.tensors {
+            let view = safe.tensor(&entry.name).map_err(|e| fail(&path, e.to_string()))?;
+            if view.dtype() != safe_dtype(entry.dtype) || view.shape() != entry.shape {
+                return Err(fail(&path, format!("{}: type or shape is not the manifest's", entry.name)));
+            }
+            if sha256(view.data()) != entry.sha256 {
+                return Err(fail(&path, format!("{}: its SHA-256 is not the manifest's: altered", entry.name)));
+            }
+        }
+        if entries_root(&self.manifest.tensors) != self.manifest.root {
+            return Err(fail(&self.folder.join(MANIFEST), "the root is not that of the tensors: altered"));
+        }
+        Ok(())
+    }
+
+    /// Name and bytes of every tensor.
+    pub fn tensors(&self) -> Result<Vec<(&Entry, Vec<u8>)>, CheckpointError> {
+        let safe = self.safe()?;
+        let read = |entry| -> Result<(&Entry, Vec<u8>), CheckpointError> {
+            let entry: &Entry = entry;
+            let view = safe.tensor(&entry.name).map_err(|e| fail(&self.folder, e.to_string()))?;
+            Ok((entry, view.data().to_vec()))
+        };
+        self.manifest.tensors.iter().map(read).collect()
+    }
+}
+
+/// Bytes that a tensor of a manifest claims; None when the claim overflows.
+pub fn claimed_bytes(entry: &Entry) -> Option<u64> {
+    entry.shape.iter().try_fold(entry.dtype.size() as u64, |n, d| n.checked_mul(*d as u64))
+}
+
+/// Reads a manifest.
+pub fn read_manifest(path: &Path) -> Result<Manifest, CheckpointError> {
+    let size = fs::metadata(path).map_err(|e| fail(path, e.to_string()))?.len();
+    if size > MANIFEST_LIMIT {
+        return Err(fail(path, format!("{size} bytes; a manifest has at most {MANIFEST_LIMIT}")));
+    }
+    let text = fs::read(path).map_err(|e| fail(path, e.to_string()))?;
+    parse_manifest(&text).map_err(|detail| fail(path, detail))
+}
+
+/// Parses a manifest.
+pub fn parse_manifest(text: &[u8]) -> Result<Manifest, String> {
+    let manifest: Manifest = serde_json::from_slice(text).map_err(|e| format!("not a {SCHEMA} manifest: {e}"))?;
+    if manifest.schema != SCHEMA {
+        return Err(format!("schema {:?}, expected {SCHEMA:?}", manifest.schema));
+    }
+    Ok(manifest)
+}
+
+fn newest(folder: &Path) -> Result<PathBuf, CheckpointError> {
+    let entries = fs::read_dir(folder).map_err(|e| fail(folder, e.to_string()))?;
+    let complete = entries.filter_map(|e| Some(e.ok()?.path())).filter(|p| {
+        p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("fold-")) && p.join(MANIFEST).exists()
+    });
+    let best = complete
+        .filter_map(|p| {
+            let manifest = read_manifest(&p.join(MANIFEST)).ok()?;
+            let place = manifest.order.iter().position(|f| *f == manifest.cut.fold);
+            Some(((place, manifest.cut.cycle), p))
+        })
+        .max_by(|a, b| a.0.cmp(&b.0));
+    best.map(|(_, p)| p).ok_or_else(|| fail(folder, format!("no complete checkpoint here (a folder with {MANIFEST})")))
+}
+
+/// The first key at which two settings differ, for a refusal.
+pub fn first_difference(a: &serde_json::Value, b: &serde_json::Value, prefix: &str) -> Option<String> {
+    match (a, b) {
+        (serde_json::Value::Object(x), serde_json::Value::Object(y)) => {
+            let keys = x.keys().chain(y.keys().filter(|k| !x.contains_key(*k)));
+            let null = serde_json::Value::Null;
+            keys.into_iter().find_map(|k| {
+                let name = if prefix.is_empty() { k.clone() } else { format!("{prefix}.{k}") };
+                first_difference(x.get(k).unwrap_or(&null), y.get(k).unwrap_or(&null), &name)
+            })
+        }
+        _ if a == b => None,
+        _ => Some(format!("{prefix} = {a} here, {b} there")),
+    }
+}

@@ -1,0 +1,535 @@
+//! A run from market to closing record: fold by fold, with evaluations, checkpoints, resume and export.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::checkpoint::{self, Checkpoint, CheckpointError, FoldResult, Manifest};
+use super::cpu::{Cpu, Faults, SimdPath};
+use super::error::{EngineError, NotFinite};
+use super::evaluator::{Evaluation, evaluate};
+use super::folds::{Fold, folds};
+use super::market::{self, Market};
+use super::network::{ACTIONS, BRANCHES};
+use super::ops::Ledger;
+use super::state::State;
+use super::trainer::{Trainer, result_tensors};
+use crate::digest::root::root;
+use crate::digest::sha::{Digest, sha256};
+use crate::scenario::mutant::Fault;
+use crate::scenario::request::{Cut, RunRequest};
+use crate::scenario::settings::{FoldStart, Settings};
+use crate::trace::identity;
+use crate::trace::observer::{Moment, Observer, Report, TensorView};
+use crate::trace::record::{
+    Coverage, Dtype, Event, Level, Open, Ordered, Place, Resumed, SCHEMA, Status, TensorDecl,
+};
+
+/// Name of the arithmetic contract.
+pub const CONTRACT: &str = "chain/1";
+
+/// What a run tells while it runs.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    /// a fold begins
+    Fold {
+        /// fold
+        fold: u32,
+        /// cycles of it
+        cycles: u64,
+    },
+    /// cycles done in the fold
+    Cycle(u64),
+    /// a fold is done
+    Done {
+        /// what it gave
+        result: FoldResult,
+        /// updates per second, evaluations included
+        steps_per_second: f64,
+    },
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// per fold
+    pub folds: Vec<FoldResult>,
+    /// root of the final tensors
+    pub root: Digest,
+    /// set when rule 11 stopped it
+    pub not_finite: Option<NotFinite>,
+}
+
+/// Market, folds and arithmetic of a request, loaded once for all its repeats.
+pub struct Session {
+    request: RunRequest,
+    market: Market,
+    market_digest: Digest,
+    folds: Vec<Fold>,
+    cpu: Cpu,
+}
+
+/// Reads the market of settings.
+pub fn load_market(settings: &Settings, file: Option<&Path>) -> Result<Market, EngineError> {
+    let m = &settings.market;
+    let bars = match (&m.synthetic, file) {
+        (Some(synthetic), _) => market::synthetic(synthetic)?,
+        (None, Some(file)) => market::load(file, &market::ReadOptions { time_format: m.time_format.clone() })?,
+        (None, None) => return Err(EngineError::Request("the settings name no market".into())),
+    };
+    Ok(Market::new(&bars, &market::Costs { half_spread: m.half_spread, commission: m.commission })?)
+}
+
+/// Threads of a request: its own, else `RAYON_NUM_THREADS`, else the cores.
+pub fn threads(asked: Option<usize>) -> Result<usize, EngineError> {
+    if let Some(n) = asked {
+        return if n > 0 { Ok(n) } else { Err(EngineError::Request("threads start at 1".into())) };
+    }
+    match std::env::var("RAYON_NUM_THREADS") {
+        Ok(text) => match text.parse() {
+            Ok(n) if n > 0 => Ok(n),
+            _ => Err(EngineError::Request(format!("RAYON_NUM_THREADS={text}: expected a number from 1"))),
+        },
+        Err(_) => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+    }
+}
+
+impl Session {
+    /// Loads and checks everything before the first record is written.
+    pub fn new(request: RunRequest) -> Result<Self, EngineError> {
+        let refused = |r: crate::scenario::settings::Refusal| EngineError::Request(format!("{}: {}", r.key, r.detail));
+        request.settings.check().map_err(refused)?;
+        let market = load_market(&request.settings, request.market.as_deref())?;
+        let all = folds(&request.settings.folds, market.bars, market::WARM_UP)?;
+        let order = request.folds.clone().unwrap_or_else(|| all.iter().map(|f| f.index).collect());
+        if let Some(bad) = order.iter().find(|f| **f as usize >= all.len()) {
+            return Err(EngineError::Request(format!("fold {bad} of {} folds", all.len())));
+        }
+        let path = match &request.simd {
+            Some(name) => SimdPath::named(name)?,
+            None => SimdPath::from_env()?,
+        };
+        let cpu = Cpu::new(path, threads(request.threads)?, faults(request.fault.as_ref()))?;
+        let folds = order.into_iter().map(|f| all[f as usize].clone()).collect();
+        let market_digest = market_digest(&market);
+        Ok(Session { request, market, market_digest, folds, cpu })
+    }
+
+    /// What the market's reader noted.
+    pub fn market_notes(&self) -> &[String] {
+        &self.market.notes
+    }
+
+    /// Path and threads of the arithmetic.
+    pub fn cpu(&self) -> &Cpu {
+        &self.cpu
+    }
+
+    /// Folds in the order they are run.
+    pub fn folds(&self) -> &[Fold] {
+        &self.folds
+    }
+
+    /// Runs all folds, or goes on from the request's checkpoint.
+    pub fn run(
+        &self,
+        observer: &mut dyn Observer,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Outcome, EngineError> {
+        let from = self.request.resume.as_deref().map(|p| self.checkpoint(p)).transpose()?;
+        let mut run = Running { session: self, observer, progress, finished: Vec::new() };
+        let start = from.as_ref().map_or(0, |c| self.position(c.manifest.cut.fold));
+        let first = run.trainer(&self.folds[start], None);
+        run.open(&first, from.as_ref())?;
+        run.all(start, first, from)
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.request.settings
+    }
+
+    /// Where a fold stands in this run's order.
+    fn position(&self, fold: u32) -> usize {
+        self.folds.iter().position(|f| f.index == fold).unwrap_or(0)
+    }
+
+    fn checkpoint(&self, path: &Path) -> Result<Checkpoint, EngineError> {
+        let checkpoint = Checkpoint::read(path)?;
+        let manifest = &checkpoint.manifest;
+        let refuse = |detail: String| {
+            let path = checkpoint.folder.display().to_string();
+            EngineError::Checkpoint(CheckpointError { path, detail })
+        };
+        let json = |s: &Settings| serde_json::to_value(s).unwrap_or_default();
+        if let Some(key) = checkpoint::first_difference(&json(&manifest.settings), &json(self.settings()), "") {
+            return Err(refuse(format!("it was made by another configuration: {key}")));
+        }
+        if manifest.contract != CONTRACT {
+            return Err(refuse(format!("it was made under {}, this is {CONTRACT}", manifest.contract)));
+        }
+        if manifest.market != self.market_digest {
+            return Err(refuse("it was made on other bars: the digests of the market tables differ".into()));
+        }
+        let order: Vec<u32> = self.folds.iter().map(|f| f.index).collect();
+        if manifest.order != order || !order.contains(&manifest.cut.fold) {
+            return Err(refuse(format!("it runs folds {:?}, this run {order:?}", manifest.order)));
+        }
+        if manifest.cut.cycle > self.settings().training.cycles {
+            return Err(refuse(format!("cycle {} of {}", manifest.cut.cycle, self.settings().training.cycles)));
+        }
+        Ok(checkpoint)
+    }
+
+    fn ledger(&self, level: Level) -> Ledger {
+        let m = &self.market;
+        let tables: [(&str, &[u8]); 4] = [
+            ("market.features", bytemuck::cast_slice(&m.features)),
+            ("market.ret", bytemuck::cast_slice(&m.ret)),
+            ("market.vol", bytemuck::cast_slice(&m.vol)),
+            ("market.cost", bytemuck::cast_slice(&m.cost)),
+        ];
+        Ledger::new(level == Level::Op, &tables)
+    }
+}
+
+fn market_digest(m: &Market) -> Digest {
+    let tables: [(&str, &[f32]); 4] =
+        [("features", &m.features), ("ret", &m.ret), ("vol", &m.vol), ("cost", &m.cost)];
+    let digests = tables.map(|(name, data)| (name, sha256(bytemuck::cast_slice(data))));
+    root(digests.iter().map(|(name, digest)| (*name, digest)))
+}
+
+fn faults(fault: Option<&Fault>) -> Faults {
+    Faults {
+        unordered_sum: fault == Some(&Fault::UnorderedSum),
+        thread_chunked_sum: fault == Some(&Fault::ThreadChunkedSum),
+        contracted_polyak: fault == Some(&Fault::ContractedPolyak),
+        flush_to_zero: fault == Some(&Fault::FlushToZero),
+    }
+}
+
+struct Running<'a> {
+    session: &'a Session,
+    observer: &'a mut dyn Observer,
+    progress: &'a mut dyn FnMut(Progress),
+    finished: Vec<FoldResult>,
+}
+
+/// Why a fold ended early.
+enum Stop {
+    NotFinite(NotFinite),
+    Engine(EngineError),
+}
+
+impl<E: Into<EngineError>> From<E> for Stop {
+    fn from(e: E) -> Self {
+        Stop::Engine(e.into())
+    }
+}
+
+impl<'a> Running<'a> {
+    fn open(&mut self, first: &Trainer<'_>, from: Option<&Checkpoint>) -> Result<(), EngineError> {
+        let s = self.session;
+        let identity = identity::cpu(CONTRACT, &s.cpu.path().to_string(), s.cpu.threads());
+        let mut settings = serde_json::to_value(s.settings()).unwrap_or_default();
+        settings["market"]["sha256"] = s.market_digest.to_string().into();
+        let resumed = from.map(|c| Resumed { fold: c.manifest.cut.fold, step: c.manifest.step, root: c.manifest.root });
+        let open = Open {
+            schema: SCHEMA.to_owned(),
+            rank: 0,
+            world_size: 1,
+            engine: format!("samebits-dqn {CONTRACT}"),
+            level: self.observer.level(),
+            seed: Some(s.settings().engine.seed),
+            identity,
+            settings,
+            tensors: self.declared(first),
+            resumed,
+        };
+        Ok(self.observer.open(open)?)
+    }
+
+    fn trainer(&self, fold: &Fold, carried: Option<State>) -> Trainer<'a> {
+        let s = self.session;
+        let keep = self.observer.level() != Level::Off;
+        let ledger = s.ledger(self.observer.level());
+        Trainer::start(s.settings(), &s.market, &s.cpu, fold.clone(), carried, s.request.fault.clone(), ledger, keep)
+    }
+
+    fn declared(&self, first: &Trainer<'_>) -> Vec<TensorDecl> {
+        let s = self.session;
+        let declare = |name: String, dtype, shape: &[usize], coverage| TensorDecl {
+            name,
+            dtype,
+            shape: shape.iter().map(|d| *d as u64).collect(),
+            coverage,
+        };
+        let mut list: Vec<TensorDecl> = first.state.tensors().into_iter()
+            .map(|t| declare(t.name.clone(), t.dtype, &t.shape, t.coverage()))
+            .collect();
+        let results = result_tensors(&s.settings().engine.size.dimensions());
+        list.extend(results.into_iter().map(|(name, dtype, shape)| declare(name, dtype, &shape, Coverage::Full)));
+        let bars = s.settings().folds.validation - 1;
+        list.extend(evaluation_tensors(&Evaluation::default(), bars).iter().map(|t| {
+            declare(t.name.clone(), t.dtype, &t.shape, Coverage::Full)
+        }));
+        list
+    }
+
+    fn all(
+        &mut self,
+        start: usize,
+        first: Trainer<'a>,
+        mut from: Option<Checkpoint>,
+    ) -> Result<Outcome, EngineError> {
+        let carry = self.session.settings().folds.start == FoldStart::Carry;
+        let (mut first, mut last) = (Some(first), None::<State>);
+        for (i, fold) in self.session.folds.iter().enumerate().skip(start) {
+            let carried = last.take().filter(|_| carry);
+            let mut trainer = first.take().unwrap_or_else(|| self.trainer(fold, carried));
+            match self.fold(i, &mut trainer, from.take()) {
+                Ok(()) => last = Some(trainer.state),
+                Err(Stop::Engine(e)) => return Err(e),
+                Err(Stop::NotFinite(found)) => return self.stop(&trainer, found),
+            }
+        }
+        let tensors = last.as_ref().map(State::tensors).unwrap_or_default();
+        self.close(Status::Complete, &tensors, None)
+    }
+
+    fn fold(&mut self, i: usize, trainer: &mut Trainer<'_>, from: Option<Checkpoint>) -> Result<(), Stop> {
+        let t = &self.session.settings().training;
+        (self.progress)(Progress::Fold { fold: trainer.fold.index, cycles: t.cycles });
+        let (start, updates) = (Instant::now(), trainer.state.fold_updates);
+        let mut cycle = 0;
+        match from {
+            Some(checkpoint) => cycle = self.resume(trainer, checkpoint)?,
+            None => trainer.warm_up().map_err(Stop::NotFinite)?,
+        }
+        let resumed_at_end = cycle == t.cycles;
+        while cycle < t.cycles {
+            self.cycle(trainer)?;
+            cycle += 1;
+            (self.progress)(Progress::Cycle(cycle));
+            let every = self.session.settings().evaluation.every;
+            if cycle < t.cycles {
+                if every > 0 && cycle.is_multiple_of(every) {
+                    self.evaluate(trainer, cycle)?;
+                }
+                self.save(trainer, cycle)?;
+            }
+        }
+        if !resumed_at_end {
+            self.fold_end(i, trainer)?;
+            let done = (trainer.state.fold_updates - updates) as f64;
+            let steps_per_second = done / start.elapsed().as_secs_f64();
+            let result = self.finished[self.finished.len() - 1].clone();
+            (self.progress)(Progress::Done { result, steps_per_second });
+        }
+        Ok(())
+    }
+
+    fn cycle(&mut self, trainer: &mut Trainer<'_>) -> Result<(), Stop> {
+        let t = &self.session.settings().training;
+        for _ in 0..t.env_steps_per_cycle {
+            trainer.collect().map_err(Stop::NotFinite)?;
+        }
+        for _ in 0..t.updates_per_cycle {
+            trainer.update().map_err(Stop::NotFinite)?;
+            let step = trainer.state.fold_updates - 1;
+            self.report_step(trainer, step)?;
+            trainer.reported();
+        }
+        Ok(())
+    }
+
+    fn report_step(&mut self, trainer: &Trainer<'_>, step: u64) -> Result<(), Stop> {
+        if self.observer.level() == Level::Off {
+            return Ok(());
+        }
+        let (loss, norm) = trainer.loss_and_norm();
+        let mut tensors = trainer.state.tensors();
+        tensors.extend(trainer.results());
+        let report = Report {
+            place: place(trainer, step),
+            tensors,
+            metrics: vec![("loss", f64::from(loss)), ("norm", f64::from(norm))],
+            ops: trainer.ledger.ops().to_vec(),
+        };
+        Ok(self.observer.report(Moment::Step, &report)?)
+    }
+
+    fn evaluate(&mut self, trainer: &mut Trainer<'_>, cycle: u64) -> Result<Option<Evaluation>, Stop> {
+        let s = self.session;
+        let settings = s.settings();
+        if !settings.evaluation.enabled {
+            return Ok(None);
+        }
+        let rows = settings.evaluation.rows.unwrap_or(settings.engine.size.dimensions().batch);
+        let (net, window) = (&trainer.state.online, &trainer.fold.validation);
+        let result = evaluate(&s.cpu, net, &s.market, window, rows, settings.market.bars_per_year);
+        let bars = window.len() - 1;
+        let mut place = place(trainer, trainer.state.fold_updates);
+        place.eval = Some(cycle);
+        let mut tensors = evaluation_tensors(&result, bars);
+        tensors.extend(trainer.state.tensors());
+        let report = Report { place, tensors, metrics: result.metrics.named(), ops: Vec::new() };
+        self.observer.report(Moment::Evaluation, &report)?;
+        trainer.evaluated();
+        Ok(Some(result))
+    }
+
+    fn fold_end(&mut self, i: usize, trainer: &mut Trainer<'_>) -> Result<(), Stop> {
+        let cycles = self.session.settings().training.cycles;
+        let evaluation = self.evaluate(trainer, cycles)?;
+        let updates = trainer.state.fold_updates;
+        let metrics = evaluation.map(|e| e.metrics);
+        self.finished.push(FoldResult { fold: self.session.folds[i].index, updates, metrics });
+        let report = Report { place: place(trainer, updates), tensors: trainer.state.tensors(), ..Report::default() };
+        self.observer.report(Moment::FoldEnd, &report)?;
+        self.float_mode(trainer)?;
+        self.save(trainer, cycles)
+    }
+
+    /// Rule 1 again: says which threads lost gradual underflow since the start.
+    fn float_mode(&mut self, trainer: &Trainer<'_>) -> Result<(), Stop> {
+        let flushing = self.session.cpu.flushing_threads();
+        if flushing.is_empty() {
+            return Ok(());
+        }
+        let detail = format!("threads {flushing:?} flush subnormals to zero");
+        let place = place(trainer, trainer.state.fold_updates);
+        Ok(self.observer.event(Event { place, name: "float-mode".into(), detail, fp: Ordered::default() })?)
+    }
+
+    fn save(&mut self, trainer: &Trainer<'_>, cycle: u64) -> Result<(), Stop> {
+        let Some(wanted) = &self.session.request.checkpoints else { return Ok(()) };
+        let cut = Cut { fold: trainer.fold.index, cycle };
+        let named = wanted.cuts.contains(&cut);
+        if !named && !wanted.every.is_some_and(|n| cycle.is_multiple_of(n)) {
+            return Ok(());
+        }
+        let s = self.session;
+        let manifest = Manifest {
+            schema: checkpoint::SCHEMA.into(),
+            contract: CONTRACT.into(),
+            settings: s.settings().clone(),
+            market: s.market_digest,
+            cut,
+            step: trainer.state.fold_updates,
+            order: s.folds.iter().map(|f| f.index).collect(),
+            finished: self.finished.clone(),
+            tensors: Vec::new(),
+            root: sha256(b""),
+        };
+        let (folder, tensors) = (wanted.folder.join(cut.name()), trainer.state.tensors());
+        checkpoint::write(&folder, manifest, &tensors, s.request.fault.as_ref())?;
+        if !named {
+            remove_older(&wanted.folder, &folder, &wanted.cuts)?;
+        }
+        self.state_event(trainer, "checkpoint")
+    }
+
+    /// Says which tensors are in the state just saved or just loaded.
+    fn state_event(&mut self, trainer: &Trainer<'_>, name: &str) -> Result<(), Stop> {
+        let fault = self.session.request.fault.as_ref();
+        let tensors = trainer.state.tensors().into_iter();
+        let written = tensors.filter(|t| name != "checkpoint" || !checkpoint::omitted(&t.name, fault));
+        let fp = Ordered(written.map(|t| (t.name.clone(), t.step_fingerprint())).collect());
+        let place = place(trainer, trainer.state.fold_updates);
+        Ok(self.observer.event(Event { place, name: name.into(), detail: String::new(), fp })?)
+    }
+
+    /// Loads a checkpoint; returns the cycles done.
+    fn resume(&mut self, trainer: &mut Trainer<'_>, checkpoint: Checkpoint) -> Result<u64, Stop> {
+        let fault = self.session.request.fault.as_ref();
+        let refuse = |detail: String| CheckpointError { path: checkpoint.folder.display().to_string(), detail };
+        let wanted: Vec<(String, Dtype, Vec<usize>)> =
+            trainer.state.tensors().into_iter().map(|t| (t.name, t.dtype, t.shape)).collect();
+        let found = checkpoint.tensors()?;
+        for (name, dtype, shape) in wanted {
+            let Some((entry, bytes)) = found.iter().find(|(e, _)| e.name == name) else {
+                if checkpoint::omitted(&name, fault) {
+                    continue;
+                }
+                return Err(refuse(format!("the tensor {name} is missing")).into());
+            };
+            if entry.dtype != dtype || entry.shape != shape {
+                let detail = format!("{name} is {:?}{:?}, expected {dtype:?}{shape:?}", entry.dtype, entry.shape);
+                return Err(refuse(detail).into());
+            }
+            trainer.state.load(&name, bytes);
+        }
+        check_loaded(trainer, &self.session.market).map_err(refuse)?;
+        trainer.resumed();
+        self.finished = checkpoint.manifest.finished.clone();
+        self.state_event(trainer, "resume")?;
+        Ok(checkpoint.manifest.cut.cycle)
+    }
+
+    fn stop(&mut self, trainer: &Trainer<'_>, found: NotFinite) -> Result<Outcome, EngineError> {
+        let report = Report { place: place(trainer, found.step), tensors: trainer.state.tensors(), ..Report::default() };
+        self.observer.report(Moment::Step, &report)?;
+        let place = place(trainer, found.step);
+        let event = Event { place, name: "not-finite".into(), detail: found.to_string(), fp: Ordered::default() };
+        self.observer.event(event)?;
+        self.close(Status::NotFinite, &trainer.state.tensors(), Some(found))
+    }
+
+    fn close(
+        &mut self,
+        status: Status,
+        tensors: &[TensorView<'_>],
+        not_finite: Option<NotFinite>,
+    ) -> Result<Outcome, EngineError> {
+        self.observer.close(status, tensors)?;
+        if let Some(folder) = &self.session.request.export {
+            super::export::export(folder, tensors)?;
+        }
+        let digests: Vec<(String, Digest)> = tensors.iter().map(|t| (t.name.clone(), sha256(t.bytes))).collect();
+        let root = root(digests.iter().map(|(n, d)| (n.as_str(), d)));
+        Ok(Outcome { folds: std::mem::take(&mut self.finished), root, not_finite })
+    }
+}
+
+fn place(trainer: &Trainer<'_>, step: u64) -> Place {
+    Place { fold: Some(trainer.fold.index), step: Some(step), ..Place::default() }
+}
+
+/// Indices of a loaded state must point into the market and its fold, whatever a file claims.
+fn check_loaded(trainer: &Trainer<'_>, market: &Market) -> Result<(), String> {
+    let (state, train) = (&trainer.state, &trainer.fold.train);
+    if let Some(t) = state.env.time.iter().find(|t| !(train.start..train.end - 1).contains(&(**t as usize))) {
+        return Err(format!("env.time holds bar {t}, outside the training window {train:?}"));
+    }
+    if let Some(t) = state.replay.time.iter().find(|t| **t as usize + 1 >= market.bars) {
+        return Err(format!("replay.time holds bar {t} of {}", market.bars));
+    }
+    if state.replay.actions.iter().any(|a| usize::from(*a) >= ACTIONS) {
+        return Err("replay.actions holds an action above 4".into());
+    }
+    Ok(())
+}
+
+fn remove_older(folder: &Path, newest: &Path, named: &[Cut]) -> Result<(), CheckpointError> {
+    let io = |e: std::io::Error| CheckpointError { path: folder.display().to_string(), detail: e.to_string() };
+    let keep: Vec<PathBuf> = named.iter().map(|c| folder.join(c.name())).collect();
+    for entry in std::fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let ours = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("fold-"));
+        if ours && path != newest && !keep.contains(&path) {
+            std::fs::remove_dir_all(&path).map_err(io)?;
+        }
+    }
+    Ok(())
+}
+
+fn evaluation_tensors(e: &Evaluation, bars: usize) -> Vec<TensorView<'_>> {
+    let q = [bars, BRANCHES, ACTIONS];
+    vec![
+        TensorView::new("eval.q_table", Dtype::F32, &q, &e.q_table),
+        TensorView::new("eval.q_live", Dtype::F32, &q, &e.q_live),
+        TensorView::new("eval.reward", Dtype::F32, &[bars], &e.rewards),
+        TensorView::new("eval.position", Dtype::F32, &[bars], &e.positions),
+        TensorView::new("eval.turnover", Dtype::F32, &[bars], &e.turnover),
+    ]
+}

@@ -1,0 +1,8 @@
+//! Case files: parsed, checked, resolved into a plan of arms.
+
+pub mod case;
+pub mod document;
+pub mod mutant;
+pub mod plan;
+pub mod request;
+pub mod settings;

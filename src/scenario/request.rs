@@ -1,0 +1,97 @@
+//! What one run is asked to do. A test run hands it to a fresh process on standard input.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::mutant::Fault;
+use super::settings::Settings;
+use crate::trace::record::Level;
+
+/// One run of the embedded engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunRequest {
+    /// what decides the bits
+    pub settings: Settings,
+    /// the market file, resolved
+    pub market: Option<PathBuf>,
+    /// worker threads; None: `RAYON_NUM_THREADS`, else the cores
+    pub threads: Option<usize>,
+    /// SIMD path; None: `SAMEBITS_SIMD`, else the best
+    pub simd: Option<String>,
+    /// folds to run, in this order; None: all ascending
+    pub folds: Option<Vec<u32>>,
+    /// runs in this process, one after the other; run i > 0 writes `TRACE` with `.repeat-i` before its ending
+    pub repeat: usize,
+    /// where the trace goes
+    pub trace: Option<PathBuf>,
+    /// how much it holds
+    pub level: Level,
+    /// small tensors are kept with their values
+    pub values: bool,
+    /// bytes at which a trace is given up
+    pub trace_limit: u64,
+    /// where final tensors are exported
+    pub export: Option<PathBuf>,
+    /// checkpoints to write
+    pub checkpoints: Option<Checkpoints>,
+    /// a checkpoint to go on from
+    pub resume: Option<PathBuf>,
+    /// planted fault
+    pub fault: Option<Fault>,
+}
+
+/// Which checkpoints are written, and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Checkpoints {
+    /// folder; one folder a checkpoint inside
+    pub folder: PathBuf,
+    /// named places
+    pub cuts: Vec<Cut>,
+    /// every so many cycles, keeping the last one
+    pub every: Option<u64>,
+}
+
+/// A place between two cycles: so many cycles of a fold are done. All cycles done is the end of the fold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cut {
+    /// fold
+    pub fold: u32,
+    /// cycles done
+    pub cycle: u64,
+}
+
+impl Cut {
+    /// Folder name of a checkpoint.
+    pub fn name(&self) -> String {
+        format!("fold-{:03}-cycle-{:06}", self.fold, self.cycle)
+    }
+}
+
+/// Default of `--trace-limit`: 4 GiB before compression.
+pub const TRACE_LIMIT: u64 = 4 << 30;
+
+impl RunRequest {
+    /// A plain run of settings.
+    pub fn new(settings: Settings, market: Option<PathBuf>) -> Self {
+        RunRequest {
+            settings,
+            market,
+            threads: None,
+            simd: None,
+            folds: None,
+            repeat: 1,
+            trace: None,
+            level: Level::Step,
+            values: false,
+            trace_limit: TRACE_LIMIT,
+            export: None,
+            checkpoints: None,
+            resume: None,
+            fault: None,
+        }
+    }
+}

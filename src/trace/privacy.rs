@@ -1,0 +1,108 @@
+//! What of the surroundings may be written down.
+//!
+//! Environment variables are recorded by an allow-list; names that look like secrets never, and their values are masked
+//! in any text that is kept (command lines, stderr).
+
+use std::collections::BTreeMap;
+
+const EXACT: [&str; 4] = ["NVIDIA_TF32_OVERRIDE", "PYTHONHASHSEED", "LD_LIBRARY_PATH", "SAMEBITS_SIMD"];
+const PREFIXES: [&str; 6] = ["CUDA_", "CUBLAS", "NCCL_", "OMP_", "MKL_", "RAYON_"];
+const SECRET: [&str; 5] = ["TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"];
+
+/// True for a name whose value must never be written.
+pub fn is_secret(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    SECRET.iter().any(|word| upper.contains(word))
+}
+
+/// True for a name that a trace may record.
+pub fn is_allowed(name: &str) -> bool {
+    !is_secret(name) && (EXACT.contains(&name) || PREFIXES.iter().any(|p| name.starts_with(p)))
+}
+
+/// The recordable part of this process's environment, secrets masked.
+pub fn environment() -> BTreeMap<String, String> {
+    let mask = Mask::from_environment();
+    let text = |os: std::ffi::OsString| os.into_string().ok();
+    let pairs = std::env::vars_os().filter_map(|(n, v)| Some((text(n)?, text(v)?)));
+    pairs.filter(|(name, _)| is_allowed(name)).map(|(name, value)| (name, mask.apply(&value))).collect()
+}
+
+/// Values that must not appear in anything written.
+#[derive(Clone, Debug, Default)]
+pub struct Mask {
+    secrets: Vec<String>,
+    places: Vec<(String, &'static str)>,
+}
+
+impl Mask {
+    /// Secrets of this process's environment, and its home, user and host names.
+    pub fn from_environment() -> Self {
+        let text = |os: std::ffi::OsString| os.into_string().ok();
+        let vars = std::env::vars_os().filter_map(|(n, v)| Some((text(n)?, text(v)?)));
+        let mut secrets: Vec<String> =
+            vars.filter(|(n, v)| is_secret(n) && v.len() >= 4).map(|(_, v)| v).collect();
+        secrets.sort_by_key(|s| std::cmp::Reverse(s.len()));
+        let home = std::env::var("HOME").ok().filter(|h| h.len() > 1);
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let mut places: Vec<(String, &'static str)> = home.into_iter().map(|h| (h, "<home>")).collect();
+        if host.len() >= 4 && host != "localhost" {
+            places.push((host, "<host>"));
+        }
+        Mask { secrets, places }
+    }
+
+    /// The text with secrets as `<masked>`, home and host as placeholders, and the values of secret-looking
+    /// `name=value` and `--name value` words masked.
+    pub fn apply(&self, text: &str) -> String {
+        let mut out = text.to_owned();
+        for secret in &self.secrets {
+            out = out.replace(secret.as_str(), "<masked>");
+        }
+        for (value, name) in &self.places {
+            out = out.replace(value.as_str(), name);
+        }
+        mask_pairs(&out)
+    }
+}
+
+fn mask_pairs(text: &str) -> String {
+    let mut hide_next = false;
+    let mask = |word: &str| -> String {
+        if hide_next && !word.trim().is_empty() {
+            hide_next = false;
+            return format!("<masked>{}", &word[word.trim_end().len()..]);
+        }
+        match word.split_once('=') {
+            Some((name, value)) if is_secret(name) && !value.trim().is_empty() => {
+                format!("{name}=<masked>{}", &value[value.trim_end().len()..])
+            }
+            None if word.starts_with("--") && is_secret(word) => {
+                hide_next = true;
+                word.to_owned()
+            }
+            _ => word.to_owned(),
+        }
+    };
+    text.split_inclusive(char::is_whitespace).map(mask).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Would fail if a secret-looking name could be recorded, even under an allowed prefix.
+    #[test]
+    fn secrets_are_never_allowed() {
+        assert!(is_allowed("CUDA_VISIBLE_DEVICES") && is_allowed("PYTHONHASHSEED"));
+        assert!(!is_allowed("CUDA_API_KEY") && !is_allowed("HOME") && !is_allowed("AWS_SECRET_ACCESS"));
+    }
+
+    /// Would fail if a secret in a command line survived.
+    #[test]
+    fn command_lines_are_masked() {
+        let mask = Mask { secrets: vec!["hunter22".into()], places: vec![("/home/ann".into(), "<home>")] };
+        let text = mask.apply("train --api-key abc --token=def /home/ann/x hunter22 PASSWORD=q --seed 1");
+        assert_eq!(text, "train --api-key <masked> --token=<masked> <home>/x <masked> PASSWORD=<masked> --seed 1");
+    }
+}

@@ -1,0 +1,277 @@
+//! Reads a trace record by record and refuses what is not one.
+//!
+//! Verified: every line's chain (a changed record is named), that the first record is `open` and the last `close` with
+//! the right count and root, that digests name declared tensors, that lengths stay within limits whatever a file
+//! claims. Not verified: that the digests are those of the run; a lying engine writes a valid trace.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use super::record::{Body, Close, Event, Open, Record, SCHEMA};
+use super::writer::{CHAIN_MEMBER, chain_next, chain_start, part_name};
+use crate::digest::root::root;
+use crate::digest::sha::Digest;
+
+/// Longest line that is read, in bytes.
+pub const LINE_LIMIT: u64 = 64 << 20;
+/// Most bytes of one trace that are read, after decompression.
+pub const TRACE_LIMIT: u64 = 16 << 30;
+
+/// Why a file is not a complete trace.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// cannot be read at all
+    #[error("{path}: {detail}")]
+    Unreadable {
+        /// file
+        path: String,
+        /// what happened and what to do
+        detail: String,
+    },
+    /// the file ends before `close`
+    #[error("{path}: cut: it ends after {records} records without a closing record{hint}")]
+    Cut {
+        /// file
+        path: String,
+        /// readable records
+        records: u64,
+        /// where it breaks off
+        hint: String,
+    },
+    /// a record is not what was written
+    #[error("{path}:{line}: altered: {detail}")]
+    Altered {
+        /// file
+        path: String,
+        /// line, from 1
+        line: u64,
+        /// what is wrong
+        detail: String,
+    },
+    /// not this format
+    #[error("{path}:{line}: not a {SCHEMA} record: {detail}")]
+    Format {
+        /// file
+        path: String,
+        /// line, from 1
+        line: u64,
+        /// what is wrong
+        detail: String,
+    },
+}
+
+impl ReadError {
+    /// The reason word of the verdict `unverified`.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            ReadError::Unreadable { .. } => "no-evidence",
+            ReadError::Cut { .. } => "cut-trace",
+            ReadError::Altered { .. } => "altered-trace",
+            ReadError::Format { .. } => "not-comparable",
+        }
+    }
+}
+
+/// A complete trace in memory.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// where it came from
+    pub path: PathBuf,
+    /// first record
+    pub open: Open,
+    /// `step`, `eval` and `fold` records in order
+    pub bodies: Vec<(&'static str, Body)>,
+    /// events in order
+    pub events: Vec<Event>,
+    /// last record
+    pub close: Close,
+    /// chained digest over all records
+    pub chain: Digest,
+}
+
+/// Reads a whole trace file, plain or zstd.
+pub fn read(path: &Path) -> Result<Trace, ReadError> {
+    let file = File::open(path).map_err(|e| {
+        let hint = if part_name(path).exists() { " (its run did not finish: there is only the unfinished .part)" } else { "" };
+        ReadError::Unreadable { path: path.display().to_string(), detail: format!("{e}{hint}") }
+    })?;
+    let mut start = BufReader::new(file);
+    let zstd = start.fill_buf().is_ok_and(|b| b.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
+    if zstd {
+        let unreadable =
+            |e: io::Error| ReadError::Unreadable { path: path.display().to_string(), detail: e.to_string() };
+        let mut decoder = zstd::Decoder::with_buffer(start).map_err(unreadable)?;
+        decoder.window_log_max(27).map_err(unreadable)?;
+        read_from(path, BufReader::new(decoder))
+    } else {
+        read_from(path, start)
+    }
+}
+
+/// Reads a whole trace from a stream; `path` is for messages.
+pub fn read_from(path: &Path, source: impl BufRead) -> Result<Trace, ReadError> {
+    let mut lines = Lines { path, source: source.take(TRACE_LIMIT), line: 0, chain: chain_start() };
+    let open = match lines.next()? {
+        Some(Record::Open(open)) => open,
+        Some(other) => return Err(lines.format(format!("the first record is {:?}, expected \"open\"", other.kind()))),
+        None => return Err(lines.cut("")),
+    };
+    check_open(&lines, &open)?;
+    let declared: BTreeSet<&str> = open.tensors.iter().map(|t| t.name.as_str()).collect();
+    let (mut bodies, mut events) = (Vec::new(), Vec::new());
+    let close = loop {
+        let record = lines.next()?.ok_or_else(|| lines.cut(""))?;
+        if record.rank() != open.rank {
+            return Err(lines.format(format!("rank {} in a trace of rank {}", record.rank(), open.rank)));
+        }
+        let kind = record.kind();
+        match record {
+            Record::Open(_) => return Err(lines.format("a second \"open\"".to_owned())),
+            Record::Step(body) | Record::Eval(body) | Record::Fold(body) => {
+                check_body(&lines, &body, &declared)?;
+                bodies.push((kind, body));
+            }
+            Record::Event(event) => events.push(event),
+            Record::Close(close) => break close,
+        }
+    };
+    check_close(&mut lines, &close, &declared)?;
+    let chain = lines.chain;
+    Ok(Trace { path: path.to_owned(), open, bodies, events, close, chain })
+}
+
+fn check_open<R: BufRead>(lines: &Lines<'_, R>, open: &Open) -> Result<(), ReadError> {
+    if open.schema != SCHEMA {
+        return Err(lines.format(format!("schema {:?}, expected {SCHEMA:?}", open.schema)));
+    }
+    if open.world_size == 0 || open.rank >= open.world_size {
+        return Err(lines.format(format!("rank {} of a world of {}", open.rank, open.world_size)));
+    }
+    let mut seen = BTreeSet::new();
+    for tensor in &open.tensors {
+        if !seen.insert(&tensor.name) {
+            return Err(lines.format(format!("the tensor {:?} is declared twice", tensor.name)));
+        }
+        let size = tensor.shape.iter().try_fold(tensor.dtype.size() as u64, |n, d| n.checked_mul(*d));
+        if size.is_none() {
+            return Err(lines.format(format!("the tensor {:?} claims {:?} elements", tensor.name, tensor.shape)));
+        }
+    }
+    Ok(())
+}
+
+fn check_body<R: BufRead>(lines: &Lines<'_, R>, body: &Body, declared: &BTreeSet<&str>) -> Result<(), ReadError> {
+    let names = body.fp.iter().map(|(n, _)| n).chain(body.sha256.iter().map(|(n, _)| n));
+    for name in names.chain(body.values.iter().map(|(n, _)| n)) {
+        if !declared.contains(name) {
+            return Err(lines.format(format!("the tensor {name:?} is not declared in \"open\"")));
+        }
+    }
+    Ok(())
+}
+
+fn check_close<R: BufRead>(
+    lines: &mut Lines<'_, R>,
+    close: &Close,
+    declared: &BTreeSet<&str>,
+) -> Result<(), ReadError> {
+    if close.records != lines.line - 1 {
+        let found = lines.line - 1;
+        return Err(lines.altered(format!("it counts {} records before it, there are {found}", close.records)));
+    }
+    if let Some((name, _)) = close.sha256.iter().find(|(n, _)| !declared.contains(n)) {
+        return Err(lines.format(format!("the tensor {name:?} is not declared in \"open\"")));
+    }
+    if root(close.sha256.iter()) != close.root {
+        return Err(lines.altered("the root is not that of the final digests".to_owned()));
+    }
+    match lines.next_line()? {
+        None => Ok(()),
+        Some(_) => Err(lines.altered("there is more after the closing record".to_owned())),
+    }
+}
+
+struct Lines<'a, R> {
+    path: &'a Path,
+    source: io::Take<R>,
+    line: u64,
+    chain: Digest,
+}
+
+impl<R: BufRead> Lines<'_, R> {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn format(&self, detail: String) -> ReadError {
+        ReadError::Format { path: self.name(), line: self.line, detail }
+    }
+
+    fn altered(&self, detail: String) -> ReadError {
+        ReadError::Altered { path: self.name(), line: self.line, detail }
+    }
+
+    fn cut(&self, hint: &str) -> ReadError {
+        ReadError::Cut { path: self.name(), records: self.line, hint: hint.to_owned() }
+    }
+
+    /// The next line without its end; None at the end of the file; an unfinished line is a cut.
+    fn next_line(&mut self) -> Result<Option<String>, ReadError> {
+        let mut bytes = Vec::new();
+        let read = self.source.by_ref().take(LINE_LIMIT).read_until(b'\n', &mut bytes);
+        if let Err(e) = read {
+            return Err(match e.kind() {
+                io::ErrorKind::UnexpectedEof => self.cut(" (the compressed data ends early)"),
+                _ => self.cut(&format!(" ({e})")),
+            });
+        }
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        if bytes.pop() != Some(b'\n') {
+            let long = bytes.len() as u64 + 1 >= LINE_LIMIT;
+            return Err(self.cut(if long { ": a line is too long" } else { ": its last line is unfinished" }));
+        }
+        self.line += 1;
+        String::from_utf8(bytes).map(Some).map_err(|_| self.altered("not UTF-8".to_owned()))
+    }
+
+    fn next(&mut self) -> Result<Option<Record>, ReadError> {
+        let Some(line) = self.next_line()? else { return Ok(None) };
+        let (body, chain) = match split_chain(&line) {
+            Some(parts) => parts,
+            None => return Err(self.format("the line does not end in its \"chain\" member".to_owned())),
+        };
+        let expected = chain_next(self.chain, body);
+        if chain != expected.to_string() {
+            return Err(self.altered(format!("{} does not match its chain", describe(body))));
+        }
+        self.chain = expected;
+        let mut text = body.to_owned();
+        text.push('}');
+        serde_json::from_str(&text).map(Some).map_err(|e| self.format(e.to_string()))
+    }
+}
+
+fn split_chain(line: &str) -> Option<(&str, &str)> {
+    let at = line.rfind(CHAIN_MEMBER)?;
+    let chain = line[at + CHAIN_MEMBER.len()..].strip_suffix("\"}")?;
+    (chain.len() == 64).then_some((&line[..at], chain))
+}
+
+/// `the record "step" (fold 0, step 3)`, from text that may be anything.
+fn describe(body: &str) -> String {
+    let Ok(value) = serde_json::from_str::<serde_json::Value>(&format!("{body}}}")) else {
+        return "this record".to_owned();
+    };
+    let place = super::record::Place {
+        rank: 0,
+        fold: value["fold"].as_u64().and_then(|x| u32::try_from(x).ok()),
+        step: value["step"].as_u64(),
+        phase: None,
+        eval: value["eval"].as_u64(),
+    };
+    format!("the record {} ({place})", value["kind"])
+}
