@@ -61,14 +61,6 @@ impl<'a> Work<'a> {
         fold && self.wants_kind(kind)
     }
 
-    fn wants_tensor(&self, name: &str) -> bool {
-        let fits = |pattern: &String| match pattern.strip_suffix('*') {
-            Some(prefix) => name.starts_with(prefix),
-            None => name == pattern,
-        };
-        self.scope.tensors.is_empty() || self.scope.tensors.iter().any(fits)
-    }
-
     /// Records in scope by fold, in order.
     fn by_fold(&self, trace: &'a Trace) -> BTreeMap<Option<u32>, Vec<(&'static str, &'a Body)>> {
         let mut folds: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -147,7 +139,7 @@ impl<'a> Work<'a> {
 
     fn body(&mut self, kind: &'static str, x: &Body, y: &Body) {
         self.result.compared.records += 1;
-        let names: Vec<&str> = union(x, y).into_iter().filter(|n| self.wants_tensor(n)).collect();
+        let names: Vec<&str> = union(x, y).into_iter().filter(|n| wants_tensor(self.scope, n)).collect();
         let already = self.result.first.is_some();
         for name in names {
             let (evidence, p, q) = match (x.sha256.get(name), y.sha256.get(name), x.fp.get(name), y.fp.get(name)) {
@@ -209,20 +201,23 @@ impl<'a> Work<'a> {
             self.differ("close", &Body::default(), &Body::default(), "status", "metric", values);
         }
         let already = self.result.first.is_some();
-        for (name, p) in x.sha256.iter().filter(|(n, _)| self.wants_tensor(n)) {
-            match y.sha256.get(name) {
-                Some(q) => {
+        let mut seen = std::collections::BTreeSet::new();
+        let in_order = x.sha256.iter().chain(y.sha256.iter()).map(|(n, _)| n);
+        for name in in_order.filter(|n| seen.insert(*n) && wants_tensor(self.scope, n)) {
+            match (x.sha256.get(name), y.sha256.get(name)) {
+                (Some(p), Some(q)) => {
                     self.result.compared.sha256 += 1;
                     if p != q && !already {
                         let values = [p.to_string(), q.to_string()];
                         self.differ("close", &Body::default(), &Body::default(), name, "sha256", values);
                     }
                 }
-                None => self.absent.push(format!("{name} in close: absent from the second")),
+                (p, _) => {
+                    let side = if p.is_some() { "second" } else { "first" };
+                    self.absent.push(format!("{name} in close: absent from the {side}"));
+                }
             }
         }
-        let more = y.sha256.iter().filter(|(n, _)| self.wants_tensor(n) && x.sha256.get(n).is_none());
-        self.absent.extend(more.map(|(n, _)| format!("{n} in close: absent from the first")));
     }
 
     fn finish(mut self) -> Comparison {
@@ -238,6 +233,15 @@ impl<'a> Work<'a> {
         };
         self.result
     }
+}
+
+/// True for a tensor in scope.
+pub fn wants_tensor(scope: &Scope, name: &str) -> bool {
+    let fits = |pattern: &String| match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => name == pattern,
+    };
+    scope.tensors.is_empty() || scope.tensors.iter().any(fits)
 }
 
 fn union<'b>(x: &'b Body, y: &'b Body) -> Vec<&'b str> {

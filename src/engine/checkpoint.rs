@@ -121,13 +121,11 @@ fn safe_dtype(dtype: Dtype) -> safetensors::Dtype {
 
 /// Writes tensors as one safetensors file, synced.
 pub fn write_safetensors(path: &Path, tensors: &[TensorView<'_>]) -> Result<(), CheckpointError> {
-    let view = |t: &TensorView<'_>| {
-        SafeView::new(safe_dtype(t.dtype), t.shape.clone(), t.bytes)
-            .map(|view| (t.name.clone(), view))
-            .map_err(|e| fail(path, format!("{}: {e}", t.name)))
-    };
-    // The format cannot hold an empty tensor's absence: one without elements is written like any other.
-    let views = tensors.iter().map(view).collect::<Result<Vec<_>, _>>()?;
+    let mut views = Vec::with_capacity(tensors.len());
+    for t in tensors {
+        let view = SafeView::new(safe_dtype(t.dtype), t.shape.clone(), t.bytes);
+        views.push((t.name.clone(), view.map_err(|e| fail(path, format!("{}: {e}", t.name)))?));
+    }
     safetensors::serialize_to_file(views, None, path).map_err(|e| fail(path, e.to_string()))?;
     fs::File::open(path).and_then(|f| f.sync_all()).map_err(|e| fail(path, e.to_string()))
 }

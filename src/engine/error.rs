@@ -2,7 +2,7 @@
 
 use super::cpu::CpuError;
 use super::folds::TooFewBars;
-use super::market::MarketError;
+use super::market_error::MarketError;
 use crate::trace::observer::ObserveError;
 
 /// A NaN or infinity (rule 11): the smallest (step, tensor, element), collector before learner.

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::cpu::{Activations, Cpu, Network};
 use super::environment::{self, Account, STATE_COLUMNS};
-use super::market::Market;
+use super::market_features::Market;
 use super::network::{ACTIONS, BRANCHES};
 use crate::bits::rounding::sum;
 

@@ -8,7 +8,9 @@ use super::cpu::{Cpu, Faults, SimdPath};
 use super::error::{EngineError, NotFinite};
 use super::evaluator::{Evaluation, evaluate};
 use super::folds::{Fold, folds};
-use super::market::{self, Market};
+use super::market::{self, ReadOptions};
+use super::market_features::{Costs, Market, WARM_UP};
+use super::market_synthetic::{self, Pattern, SyntheticOptions};
 use super::network::{ACTIONS, BRANCHES};
 use super::ops::Ledger;
 use super::state::State;
@@ -17,7 +19,7 @@ use crate::digest::root::root;
 use crate::digest::sha::{Digest, sha256};
 use crate::scenario::mutant::Fault;
 use crate::scenario::request::{Cut, RunRequest};
-use crate::scenario::settings::{FoldStart, Settings};
+use crate::scenario::settings::{FoldStart, PatternKind, Settings, SyntheticSettings};
 use crate::trace::identity;
 use crate::trace::observer::{Moment, Observer, Report, TensorView};
 use crate::trace::record::{
@@ -72,11 +74,21 @@ pub struct Session {
 pub fn load_market(settings: &Settings, file: Option<&Path>) -> Result<Market, EngineError> {
     let m = &settings.market;
     let bars = match (&m.synthetic, file) {
-        (Some(synthetic), _) => market::synthetic(synthetic)?,
-        (None, Some(file)) => market::load(file, &market::ReadOptions { time_format: m.time_format.clone() })?,
+        (Some(synthetic), _) => market_synthetic::synthetic(&synthetic_options(synthetic))?,
+        (None, Some(file)) => market::load(file, &ReadOptions { time_format: m.time_format.clone() })?,
         (None, None) => return Err(EngineError::Request("the settings name no market".into())),
     };
-    Ok(Market::new(&bars, &market::Costs { half_spread: m.half_spread, commission: m.commission })?)
+    Ok(Market::new(&bars, &Costs { half_spread: m.half_spread, commission: m.commission })?)
+}
+
+fn synthetic_options(s: &SyntheticSettings) -> SyntheticOptions {
+    let pattern = match s.pattern {
+        PatternKind::None => Pattern::None,
+        PatternKind::Cycle => Pattern::Cycle { period: s.period, strength: s.strength },
+        PatternKind::Momentum => Pattern::Momentum { strength: s.strength },
+    };
+    let (seed, bars, volatility, shuffle) = (s.seed, s.bars, s.volatility, s.shuffle);
+    SyntheticOptions { seed, bars, volatility, pattern, shuffle, ..SyntheticOptions::default() }
 }
 
 /// Threads of a request: its own, else `RAYON_NUM_THREADS`, else the cores.
@@ -99,13 +111,13 @@ impl Session {
         let refused = |r: crate::scenario::settings::Refusal| EngineError::Request(format!("{}: {}", r.key, r.detail));
         request.settings.check().map_err(refused)?;
         let market = load_market(&request.settings, request.market.as_deref())?;
-        let all = folds(&request.settings.folds, market.bars, market::WARM_UP)?;
+        let all = folds(&request.settings.folds, market.bars, WARM_UP)?;
         let order = request.folds.clone().unwrap_or_else(|| all.iter().map(|f| f.index).collect());
         if let Some(bad) = order.iter().find(|f| **f as usize >= all.len()) {
             return Err(EngineError::Request(format!("fold {bad} of {} folds", all.len())));
         }
         let path = match &request.simd {
-            Some(name) => SimdPath::named(name)?,
+            Some(name) => name.parse::<SimdPath>()?,
             None => SimdPath::from_env()?,
         };
         let cpu = Cpu::new(path, threads(request.threads)?, faults(request.fault.as_ref()))?;

@@ -5,7 +5,7 @@ use super::environment::{self, Environments, STATE_COLUMNS};
 use super::error::NotFinite;
 use super::evaluator::{greedy, observe};
 use super::folds::Fold;
-use super::market::Market;
+use super::market_features::{MARKET_COLUMNS, Market};
 use super::network::{ACTIONS, BRANCHES, NetworkShape};
 use super::ops::Ledger;
 use super::replay::{Replay, Transition, priority};
@@ -18,7 +18,7 @@ use crate::trace::observer::TensorView;
 use crate::trace::record::Dtype;
 
 /// Market columns and position state.
-pub const OBSERVATION: usize = super::market::COLUMNS + STATE_COLUMNS;
+pub const OBSERVATION: usize = MARKET_COLUMNS + STATE_COLUMNS;
 /// Width of the bottleneck.
 pub const BOTTLENECK: usize = 32;
 

@@ -121,9 +121,15 @@ pub struct SyntheticSettings {
     /// standard deviation of a bar's return
     #[serde(default = "one_percent")]
     pub volatility: f64,
-    /// planted pattern: `none` or `cycle`
-    #[serde(default = "none")]
-    pub pattern: String,
+    /// planted pattern
+    #[serde(default)]
+    pub pattern: PatternKind,
+    /// bars of a cycle
+    #[serde(default = "sixteen")]
+    pub period: u32,
+    /// part of a cycle in the standard deviation, or correlation of neighbouring returns
+    #[serde(default = "most")]
+    pub strength: f64,
     /// the same returns in random order
     #[serde(default)]
     pub shuffle: bool,
@@ -132,8 +138,24 @@ pub struct SyntheticSettings {
 fn one_percent() -> f64 {
     0.01
 }
-fn none() -> String {
-    "none".to_owned()
+fn sixteen() -> u32 {
+    16
+}
+fn most() -> f64 {
+    0.8
+}
+
+/// What can be learned from a generated market.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PatternKind {
+    /// nothing: a random walk
+    #[default]
+    None,
+    /// returns rise and fall with a period
+    Cycle,
+    /// a return continues the one before
+    Momentum,
 }
 
 /// Walk-forward folds over the bars after the warm-up.

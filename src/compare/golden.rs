@@ -1,0 +1,183 @@
+//! Goldens: the text that an accepted snapshot holds, and a trace against it.
+//!
+//! A golden holds fingerprints after updates 1, 2, 4, 8, ... of each fold, one a group of tensors, and every tensor's
+//! SHA-256 at fold ends and evaluations, so that a mismatch brackets the first divergent update without the old binary.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::verdict::{Compared, Comparison, Divergence, Verdict};
+use crate::digest::fingerprint::Fingerprint;
+use crate::digest::root::fingerprint_root;
+use crate::trace::reader::Trace;
+use crate::trace::record::{Body, Place};
+
+/// First line of a golden.
+pub const SCHEMA: &str = "samebits-golden/1";
+
+/// Group of a tensor: `adam.m`, else the first part of its name.
+fn group(name: &str) -> &str {
+    let parts = if name.starts_with("adam.") { 2 } else { 1 };
+    name.match_indices('.').nth(parts - 1).map_or(name, |(at, _)| &name[..at])
+}
+
+fn groups(body: &Body) -> Vec<(String, String)> {
+    let mut found: Vec<(&str, Vec<(&str, &Fingerprint)>)> = Vec::new();
+    for (name, fp) in body.fp.iter() {
+        match found.iter_mut().find(|(g, _)| *g == group(name)) {
+            Some((_, list)) => list.push((name, fp)),
+            None => found.push((group(name), vec![(name, fp)])),
+        }
+    }
+    let text = |list: Vec<(&str, &Fingerprint)>| fingerprint_root(list).to_string()[..32].to_owned();
+    found.into_iter().map(|(g, list)| (g.to_owned(), text(list))).collect()
+}
+
+fn is_kept(step: u64) -> bool {
+    (step + 1).is_power_of_two()
+}
+
+/// The golden of a trace.
+pub fn render(trace: &Trace) -> String {
+    let mut text = format!("{SCHEMA}\nengine {}\n", trace.open.engine);
+    for (name, value) in &trace.open.identity.keyed {
+        let _ = writeln!(text, "key {name} {value}");
+    }
+    if let Some(market) = trace.open.settings["market"]["sha256"].as_str() {
+        let _ = writeln!(text, "market {market}");
+    }
+    for (kind, body) in &trace.bodies {
+        let place = place_text(&body.place);
+        match *kind {
+            "step" if body.place.step.is_some_and(is_kept) => {
+                for (group, root) in groups(body) {
+                    let _ = writeln!(text, "step {place} {group} {root}");
+                }
+            }
+            "eval" => {
+                for (name, number) in body.metrics.iter() {
+                    let value = number.value.map_or_else(|| "not finite".to_owned(), |v| format!("{v}"));
+                    let _ = writeln!(text, "eval {place} {name} {} # {value}", number.bits);
+                }
+                for (name, digest) in body.sha256.iter().filter(|(n, _)| n.starts_with("eval.")) {
+                    let _ = writeln!(text, "eval {place} {name} {digest}");
+                }
+            }
+            "fold" => {
+                for (name, digest) in body.sha256.iter() {
+                    let _ = writeln!(text, "fold {place} {name} {digest}");
+                }
+            }
+            _ => {}
+        }
+    }
+    let _ = writeln!(text, "close root {}", trace.close.root);
+    text
+}
+
+fn place_text(place: &Place) -> String {
+    let part = |name: &str, x: Option<u64>| x.map_or_else(|| format!("{name}=-"), |x| format!("{name}={x}"));
+    let fold = part("fold", place.fold.map(u64::from));
+    match place.eval {
+        Some(eval) => format!("{fold} {} eval={eval}", part("step", place.step)),
+        None => format!("{fold} {}", part("step", place.step)),
+    }
+}
+
+/// One line: everything before the last value is its key.
+fn parse(text: &str) -> (Vec<String>, BTreeMap<String, String>) {
+    let (mut order, mut map) = (Vec::new(), BTreeMap::new());
+    for line in text.lines() {
+        let line = line.split(" # ").next().unwrap_or(line).trim_end();
+        if let Some((key, value)) = line.rsplit_once(' ') {
+            order.push(key.to_owned());
+            map.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    (order, map)
+}
+
+/// A run's golden text against the accepted one.
+pub fn compare(accepted: &str, found: &str) -> Comparison {
+    let ((order, golden), (_, new)) = (parse(accepted), parse(found));
+    let mut result = Comparison::empty();
+    let mut last_equal = String::from("the start");
+    for key in &order {
+        let absent = "absent".to_owned();
+        let (a, b) = (&golden[key], new.get(key).unwrap_or(&absent));
+        count(&mut result.compared, key);
+        if a == b {
+            if result.first.is_none() && key.starts_with("step ") {
+                last_equal = key.clone();
+            }
+        } else {
+            result.differing.push(key.clone());
+            if result.first.is_none() {
+                result.first = Some(divergence(key, a, b));
+                result.left_out.push(format!("updates between {last_equal} and {key}"));
+            }
+        }
+    }
+    for key in new.keys().filter(|k| !golden.contains_key(*k)) {
+        result.differing.push(key.clone());
+        if result.first.is_none() {
+            result.first = Some(divergence(key, "absent", &new[key]));
+        }
+    }
+    result.verdict = if result.first.is_some() { Verdict::Different } else { Verdict::Same };
+    if order.len() < 3 {
+        return Comparison::unverified(super::verdict::Reason::NotComparable, "the golden holds no digest");
+    }
+    result
+}
+
+fn count(compared: &mut Compared, key: &str) {
+    match key.split(' ').next() {
+        Some("step") => compared.fingerprints += 1,
+        Some("fold" | "close" | "market") => compared.sha256 += 1,
+        Some("eval") if key.contains(" eval.") => compared.sha256 += 1,
+        _ => compared.metrics += 1,
+    }
+}
+
+fn divergence(key: &str, a: &str, b: &str) -> Divergence {
+    let (mut place, mut name) = (Place::default(), String::new());
+    for part in key.split(' ').skip(1) {
+        match part.split_once('=') {
+            Some(("fold", x)) => place.fold = x.parse().ok(),
+            Some(("step", x)) => place.step = x.parse().ok(),
+            Some(("eval", x)) => place.eval = x.parse().ok(),
+            _ => name = part.to_owned(),
+        }
+    }
+    let kind = key.split(' ').next().unwrap_or_default().to_owned();
+    let evidence = if kind == "step" { "fp" } else { "sha256" };
+    Divergence { kind, place, name, evidence, values: [a.into(), b.into()], elements: None, operation: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "samebits-golden/1\nengine x chain/1\nstep fold=0 step=0 q aa\nstep fold=0 step=1 q bb\n\
+                        eval fold=0 step=2 eval=2 return 3f # 1\nclose root cc\n";
+
+    /// Would fail if a changed, missing or added line could pass, or a readable number decide.
+    #[test]
+    fn every_line_counts() {
+        assert_eq!(compare(TEXT, TEXT).verdict, Verdict::Same);
+        assert_eq!(compare(TEXT, &TEXT.replace("# 1", "# 1.0")).verdict, Verdict::Same);
+        let changed = compare(TEXT, &TEXT.replace("q bb", "q bc"));
+        let first = changed.first.unwrap();
+        assert_eq!((changed.verdict, first.name.as_str(), first.place.step), (Verdict::Different, "q", Some(1)));
+        assert_eq!(compare(TEXT, &TEXT.replace("close root cc\n", "")).verdict, Verdict::Different);
+        assert_eq!(compare(&TEXT.replace("close root cc\n", ""), TEXT).verdict, Verdict::Different);
+        assert_ne!(compare("", TEXT).verdict, Verdict::Same);
+    }
+
+    /// Would fail if moments were mixed into one group.
+    #[test]
+    fn group_names() {
+        assert_eq!(["adam.m.q.trunk1.bias", "q.trunk1.bias", "loss"].map(group), ["adam.m", "q", "loss"]);
+    }
+}

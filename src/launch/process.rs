@@ -1,0 +1,130 @@
+//! One run in a fresh process: request on standard input, a time limit, its own process group, stderr kept.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::scenario::request::RunRequest;
+use crate::trace::privacy::Mask;
+
+/// Set by a signal: running processes are ended and no more are started.
+pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Most bytes of a process's stderr that are kept (the last ones).
+pub const STDERR_LIMIT: usize = 64 * 1024;
+
+/// How a process ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// exit code 0
+    Ok,
+    /// another exit code, or a signal
+    Failed(String),
+    /// its limit in seconds; the whole group was ended
+    TimedOut(u64),
+    /// the test run was interrupted
+    Interrupted,
+}
+
+/// A finished process.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// how it ended
+    pub end: End,
+    /// what it wrote to stderr, secrets masked, the last part if it was long
+    pub stderr: String,
+    /// how long it took
+    pub elapsed: Duration,
+}
+
+/// Runs one request in a fresh process of the program `program`.
+pub fn run(program: &Path, request: &RunRequest, limit: Duration) -> std::io::Result<Finished> {
+    use std::os::unix::process::CommandExt;
+    let start = Instant::now();
+    let mut command = Command::new(program);
+    command.arg("arm").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn()?;
+    let mut text = serde_json::to_string(request)?;
+    text.push('\n');
+    // Held open: the child ends itself when this end closes, so that it does not outlive a killed test run.
+    let mut stdin = child.stdin.take();
+    if let Some(stdin) = &mut stdin {
+        // A child that ended early closed its end; how it ended is told by its exit code.
+        let _ = stdin.write_all(text.as_bytes());
+    }
+    let reader = child.stderr.take().map(|pipe| std::thread::spawn(move || tail(pipe)));
+    let end = wait(&mut child, start, limit)?;
+    drop(stdin);
+    let stderr = reader.and_then(|r| r.join().ok()).unwrap_or_default();
+    Ok(Finished { end, stderr: Mask::from_environment().apply(&stderr), elapsed: start.elapsed() })
+}
+
+fn wait(child: &mut Child, start: Instant, limit: Duration) -> std::io::Result<End> {
+    let mut pause = Duration::from_micros(500);
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(if status.success() { End::Ok } else { End::Failed(describe(status)) });
+        }
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            end_group(child)?;
+            return Ok(End::Interrupted);
+        }
+        if start.elapsed() > limit {
+            end_group(child)?;
+            return Ok(End::TimedOut(limit.as_secs()));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Ends a process and everything it started.
+fn end_group(child: &mut Child) -> std::io::Result<()> {
+    if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
+        // The group may be gone already.
+        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+    }
+    child.wait().map(|_| ())
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        _ => "ended without a code".to_owned(),
+    }
+}
+
+fn tail(mut pipe: impl Read) -> String {
+    let (mut kept, mut buffer) = (Vec::new(), [0; 8192]);
+    while let Ok(n) = pipe.read(&mut buffer) {
+        if n == 0 {
+            break;
+        }
+        kept.extend_from_slice(&buffer[..n]);
+        if kept.len() > 2 * STDERR_LIMIT {
+            kept.drain(..kept.len() - STDERR_LIMIT);
+        }
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// Reads a request from standard input, and ends this process when the other end closes.
+pub fn receive() -> Result<RunRequest, String> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).map_err(|e| format!("standard input: {e}"))?;
+    let request = serde_json::from_str(&line).map_err(|e| format!("standard input: not a run request: {e}"))?;
+    std::thread::spawn(|| {
+        let mut rest = [0; 64];
+        loop {
+            match std::io::stdin().read(&mut rest) {
+                Ok(0) | Err(_) => std::process::exit(2),
+                Ok(_) => {}
+            }
+        }
+    });
+    Ok(request)
+}
