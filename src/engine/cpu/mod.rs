@@ -92,6 +92,12 @@ impl Cpu {
         flush.into_iter().enumerate().filter_map(|(i, flushes)| flushes.then_some(i)).collect()
     }
 
+    /// Runs `rounds` of independent fused multiply-adds on every worker at once: the path's ceiling, for benchmarks.
+    /// Gives the floating-point operations of all workers.
+    pub fn probe(&self, rounds: usize) -> u64 {
+        self.pool.broadcast(|_| (self.kernels.probe)(rounds)).into_iter().fold(0, |all, one| all + one)
+    }
+
     /// Runs `work` on a thread of the pool, in its floating-point mode.
     pub fn on_pool<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.pool.install(work)

@@ -39,6 +39,8 @@ pub(super) struct Kernels {
     pub any_not_finite: fn(&[f32]) -> bool,
     /// rows → the columns of a panel
     pub pack_transposed: fn(&[&[f32]], &mut [f32]),
+    /// rounds → floating-point operations done
+    pub probe: fn(usize) -> u64,
 }
 
 /// Constants, k, w, m, v, g.
@@ -260,6 +262,30 @@ fn column_group<I: Isa>(g: &mut Gemm, [m0, n0, k0]: [usize; 3], m: usize, k: usi
     columns
 }
 
+/// Chains of the probe: more than two units of five cycles keep busy.
+const PROBE: usize = 12;
+
+/// Nothing but fused multiply-adds on registers: the ceiling that a product's speed is compared with.
+#[inline(always)]
+fn probe<I: Isa>(rounds: usize) -> u64 {
+    // SAFETY: `splat` and `fma_lanes` touch no memory; `lanes` holds one vector. Features are those of the table.
+    unsafe {
+        let mut chains = [I::splat(1.0); PROBE];
+        let (a, b) = (I::splat(std::hint::black_box(0.5)), I::splat(std::hint::black_box(0.25)));
+        for _ in 0..rounds {
+            for chain in &mut chains {
+                *chain = I::fma_lanes(*chain, a, b);
+            }
+        }
+        let mut lanes = [0.0f32; PANEL];
+        for chain in chains {
+            I::store(lanes.as_mut_ptr(), chain);
+            std::hint::black_box(&lanes);
+        }
+    }
+    (2 * rounds * PROBE * I::LANES) as u64
+}
+
 /// Picks the compiled tile by its rows and vectors.
 macro_rules! pick_tile {
     ($rows:expr, $vectors:expr, $partial:expr, $t:expr; $($v:literal: $($r:literal)+;)+) => {
@@ -284,6 +310,7 @@ macro_rules! kernels {
             polyak: |tau, target, w| kernels!(@call $($features,)? (tau: f32, target: &mut [f32], w: &[f32]) rules::polyak),
             polyak_contracted: |tau, target, w| kernels!(@call $($features,)? (tau: f32, target: &mut [f32], w: &[f32]) rules::polyak_contracted::<$isa>),
             any_not_finite: |x| kernels!(@call $($features,)? (x: &[f32]) -> bool, rules::any_not_finite),
+            probe: |rounds| kernels!(@call $($features,)? (rounds: usize) -> u64, probe::<$isa>),
             pack_transposed: |rows, panel| kernels!(@call $($features,)? (rows: &[&[f32]], panel: &mut [f32]) gemm::pack_transposed),
         };
     };
