@@ -18,3 +18,4 @@ pub mod replay;
 pub mod run;
 pub mod state;
 pub mod trainer;
+pub mod vectors;

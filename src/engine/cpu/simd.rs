@@ -1,0 +1,651 @@
+//! Kernels of each instruction set, and the one table by which they are called. All unsafe code of the CPU engine.
+//!
+//! A tile of C is kept in registers, so that independent chains hide the latency of the fused multiply-add; each
+//! chain ascends over k on its own, and no lane ever meets another. The tile's source is one generic function,
+//! compiled for AVX-512, AVX2+FMA, NEON and the software fallback; the elementwise rules are `rules.rs`, compiled
+//! likewise.
+//!
+//! Verified: bit equality of every path of an x86-64 machine with a plain loop (property tests). Not verified here:
+//! NEON, which needs an Arm machine to run the same tests.
+#![allow(unsafe_code)]
+
+use super::gemm::{B, Epilogue, Gemm, PANEL};
+use super::rules::{self, Fma, Operation};
+use super::{SimdPath, gemm};
+use crate::bits::fma::fma_soft;
+use crate::bits::rounding::AdamConstants;
+
+/// Functions of one path; safe to call because [`table`] hands a path out only on a CPU that has it.
+pub(super) struct Kernels {
+    /// one product
+    pub gemm: fn(&mut Gemm),
+    /// single operations of rule 1
+    pub elementwise: fn(Operation, [&[f32]; 3], &mut [f32]),
+    /// z → y
+    pub relu: fn(&[f32], &mut [f32]),
+    /// y, dy → dz
+    pub relu_backward: fn(&[f32], &[f32], &mut [f32]),
+    /// dz, stride, rows → db
+    pub bias_gradient: fn(&[f32], usize, usize, &mut [f32]),
+    /// elements, whether squared → one result a block
+    pub reduce_blocks: fn(&[f32], bool, &mut [f32]),
+    /// Adam with clipping
+    pub adam: Adam,
+    /// τ, target, w
+    pub polyak: fn(f32, &mut [f32], &[f32]),
+    /// the planted fault: one rounding instead of two
+    pub polyak_contracted: fn(f32, &mut [f32], &[f32]),
+    /// whether any element is not finite
+    pub any_not_finite: fn(&[f32]) -> bool,
+    /// rows → the columns of a panel
+    pub pack_transposed: fn(&[&[f32]], &mut [f32]),
+    /// rounds → floating-point operations done
+    pub probe: fn(usize) -> u64,
+}
+
+/// Constants, k, w, m, v, g.
+type Adam = fn(&AdamConstants, f32, &mut [f32], &mut [f32], &mut [f32], &[f32]);
+
+/// The functions of a path, if this CPU has its instructions.
+pub(super) fn table(path: SimdPath) -> Option<&'static Kernels> {
+    match path {
+        SimdPath::Scalar => Some(&scalar::KERNELS),
+        #[cfg(target_arch = "x86_64")]
+        SimdPath::Avx2 => {
+            (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some(&avx2::KERNELS)
+        }
+        #[cfg(target_arch = "x86_64")]
+        SimdPath::Avx512 => {
+            (is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma")).then_some(&avx512::KERNELS)
+        }
+        #[cfg(target_arch = "aarch64")]
+        SimdPath::Neon => std::arch::is_aarch64_feature_detected!("neon").then_some(&neon::KERNELS),
+        _ => None,
+    }
+}
+
+/// The planted fault `flush_to_zero`: this thread flushes subnormal results and reads subnormal operands as zero.
+pub(super) fn flush_to_zero() {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut mxcsr = 0u32;
+        // SAFETY: reads and writes this thread's MXCSR through a live, aligned u32. Code generated for the default
+        // floating-point environment then gives flushed results, which is what the fault is for.
+        unsafe {
+            std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut mxcsr, options(nostack));
+            mxcsr |= 1 << 15 | 1 << 6;
+            std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const mxcsr, options(nostack));
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        let mut fpcr: u64;
+        // SAFETY: reads and writes this thread's FPCR; see above.
+        unsafe {
+            std::arch::asm!("mrs {}, fpcr", out(reg) fpcr, options(nomem, nostack));
+            fpcr |= 1 << 24;
+            std::arch::asm!("msr fpcr, {}", in(reg) fpcr, options(nomem, nostack));
+        }
+    }
+}
+
+/// One register tile: `rows × (vectors · lanes)` chains over `k` steps.
+struct Tile {
+    a: *const f32,
+    a_row: usize,
+    a_k: usize,
+    b: *const f32,
+    /// elements from one vector of a row of B to the next
+    b_vector: usize,
+    b_k: usize,
+    k: usize,
+    c: *mut f32,
+    c_row: usize,
+    /// columns of C in the tile
+    columns: usize,
+    /// chains go on from C instead of +0
+    carry: bool,
+    finish: Finish,
+}
+
+/// [`Epilogue`] by pointer, at the tile's first element.
+#[derive(Clone, Copy)]
+enum Finish {
+    Store,
+    Bias(*const f32),
+    BiasRelu(*const f32),
+    ReluBackward(*const f32, usize),
+}
+
+/// Vector operations of an instruction set. Callers hold its features.
+trait Isa: Fma {
+    type V: Copy;
+    const LANES: usize;
+    /// Tile widths in vectors, widest first, each with the most rows that registers allow.
+    const WIDTHS: &'static [(usize, usize)];
+    unsafe fn splat(x: f32) -> Self::V;
+    unsafe fn load(p: *const f32) -> Self::V;
+    unsafe fn store(p: *mut f32, x: Self::V);
+    /// The first `n` lanes; the others are +0 and not read.
+    unsafe fn load_part(p: *const f32, n: usize) -> Self::V;
+    /// The first `n` lanes.
+    unsafe fn store_part(p: *mut f32, n: usize, x: Self::V);
+    unsafe fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn relu(z: Self::V) -> Self::V;
+    unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V;
+    /// [`tile`] compiled for the instruction set, for one of [`Isa::WIDTHS`] and at most its rows.
+    unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile);
+}
+
+/// # Safety
+/// The CPU has the features of `I`; `t`'s pointers are valid for the tile (see [`gemm_loops`]).
+#[inline(always)]
+unsafe fn tile<I: Isa, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(t: &Tile) {
+    // SAFETY: all accesses lie within the tile's rows, columns and k, as the caller promises; with PARTIAL a vector
+    // touches only the lanes below `columns`.
+    unsafe {
+        let part = |v: usize| t.columns.saturating_sub(v * I::LANES).min(I::LANES);
+        let load = |p: *const f32, v: usize| if PARTIAL { I::load_part(p, part(v)) } else { I::load(p) };
+        let mut acc = [[I::splat(0.0); VECTORS]; ROWS];
+        if t.carry {
+            for (r, row) in acc.iter_mut().enumerate() {
+                for (v, x) in row.iter_mut().enumerate() {
+                    *x = load(t.c.wrapping_add(r * t.c_row + v * I::LANES), v);
+                }
+            }
+        }
+        let (mut a, mut b) = (t.a, t.b);
+        for _ in 0..t.k {
+            let mut line = [I::splat(0.0); VECTORS];
+            for (v, x) in line.iter_mut().enumerate() {
+                *x = load(b.wrapping_add(v * t.b_vector), v);
+            }
+            for (r, row) in acc.iter_mut().enumerate() {
+                let x = I::splat(*a.wrapping_add(r * t.a_row));
+                for (chain, y) in row.iter_mut().zip(line) {
+                    *chain = I::fma_lanes(x, y, *chain);
+                }
+            }
+            a = a.wrapping_add(t.a_k);
+            b = b.wrapping_add(t.b_k);
+        }
+        for (r, row) in acc.iter().enumerate() {
+            for (v, &x) in row.iter().enumerate() {
+                let at = v * I::LANES;
+                let x = match t.finish {
+                    Finish::Store => x,
+                    Finish::Bias(bias) => I::add(x, load(bias.wrapping_add(at), v)),
+                    Finish::BiasRelu(bias) => I::relu(I::add(x, load(bias.wrapping_add(at), v))),
+                    Finish::ReluBackward(y, stride) => I::relu_backward(load(y.wrapping_add(r * stride + at), v), x),
+                };
+                let c = t.c.wrapping_add(r * t.c_row + at);
+                if PARTIAL { I::store_part(c, part(v), x) } else { I::store(c, x) }
+            }
+        }
+    }
+}
+
+/// Steps of k after which a chain goes through C, so that the panels in use stay in the second-level cache.
+const K_BLOCK: usize = 1024;
+/// Rows of C that share the panels in use.
+const M_BLOCK: usize = 192;
+
+/// Cuts a product into tiles.
+#[inline(always)]
+fn gemm_loops<I: Isa>(g: &mut Gemm) {
+    g.check();
+    let mut k0 = 0;
+    loop {
+        let k = (g.k - k0).min(K_BLOCK);
+        for m0 in (0..g.m).step_by(M_BLOCK) {
+            let m = (g.m - m0).min(M_BLOCK);
+            let mut n0 = 0;
+            while n0 < g.n {
+                n0 += column_group::<I>(g, [m0, n0, k0], m, k);
+            }
+        }
+        k0 += k;
+        if k0 == g.k {
+            return;
+        }
+    }
+}
+
+/// One group of columns of one block; gives its width.
+#[inline(always)]
+fn column_group<I: Isa>(g: &mut Gemm, [m0, n0, k0]: [usize; 3], m: usize, k: usize) -> usize {
+    let left = g.n - n0;
+    let narrowest = I::WIDTHS[I::WIDTHS.len() - 1];
+    let (vectors, most) = I::WIDTHS.iter().copied().find(|w| w.0 * I::LANES <= left).unwrap_or(narrowest);
+    let columns = left.min(vectors * I::LANES);
+    let (b, b_vector, b_k) = match g.b {
+        B::Panels(p) => {
+            let at = (n0 / PANEL) * p.k * PANEL + n0 % PANEL + k0 * PANEL;
+            let vector = if I::LANES == PANEL { p.k * PANEL } else { I::LANES };
+            (p.data.as_ptr().wrapping_add(at), vector, PANEL)
+        }
+        B::Rows { data, stride } => (data.as_ptr().wrapping_add(k0 * stride + n0), I::LANES, stride),
+    };
+    let tiles = m.div_ceil(most);
+    for i in 0..tiles {
+        let (start, end) = (m * i / tiles, m * (i + 1) / tiles);
+        let row = m0 + start;
+        let finish = match g.epilogue {
+            _ if k0 + k < g.k => Finish::Store,
+            Epilogue::Store => Finish::Store,
+            Epilogue::Bias(bias) => Finish::Bias(bias.as_ptr().wrapping_add(n0)),
+            Epilogue::BiasRelu(bias) => Finish::BiasRelu(bias.as_ptr().wrapping_add(n0)),
+            Epilogue::ReluBackward { y, stride } => {
+                Finish::ReluBackward(y.as_ptr().wrapping_add(row * stride + n0), stride)
+            }
+        };
+        let t = Tile {
+            a: g.a.as_ptr().wrapping_add(row * g.a_row + k0 * g.a_k),
+            a_row: g.a_row,
+            a_k: g.a_k,
+            b,
+            b_vector,
+            b_k,
+            k,
+            c: g.c.as_mut_ptr().wrapping_add(row * g.c_row + n0),
+            c_row: g.c_row,
+            columns,
+            carry: k0 > 0,
+            finish,
+        };
+        // SAFETY: `Gemm::check` has proved that rows m0+start .. m0+end, columns n0 .. n0+columns and steps k0 .. k0+k
+        // of A, B, C, bias and y lie within their slices; C is borrowed mutably and the tiles do not overlap. A group
+        // that is not PARTIAL has vectors·lanes columns. The features are those of the table (see `kernels!`).
+        unsafe { I::tile(end - start, vectors, columns < vectors * I::LANES, &t) }
+    }
+    columns
+}
+
+/// Chains of the probe: more than two units of five cycles keep busy.
+const PROBE: usize = 12;
+
+/// Nothing but fused multiply-adds on registers: the ceiling that a product's speed is compared with.
+#[inline(always)]
+fn probe<I: Isa>(rounds: usize) -> u64 {
+    // SAFETY: `splat` and `fma_lanes` touch no memory; `lanes` holds one vector. Features are those of the table.
+    unsafe {
+        let mut chains = [I::splat(1.0); PROBE];
+        let (a, b) = (I::splat(std::hint::black_box(0.5)), I::splat(std::hint::black_box(0.25)));
+        for _ in 0..rounds {
+            for chain in &mut chains {
+                *chain = I::fma_lanes(*chain, a, b);
+            }
+        }
+        let mut lanes = [0.0f32; PANEL];
+        for chain in chains {
+            I::store(lanes.as_mut_ptr(), chain);
+            std::hint::black_box(&lanes);
+        }
+    }
+    (2 * rounds * PROBE * I::LANES) as u64
+}
+
+/// Picks the compiled tile by its rows and vectors.
+macro_rules! pick_tile {
+    ($rows:expr, $vectors:expr, $partial:expr, $t:expr; $($v:literal: $($r:literal)+;)+) => {
+        match ($vectors, $rows, $partial) {
+            $($(($v, $r, false) => one::<$r, $v, false>($t), ($v, $r, true) => one::<$r, $v, true>($t),)+)+
+            _ => unreachable!("no tile of {} rows and {} vectors", $rows, $vectors),
+        }
+    };
+}
+
+/// The table of one instruction set: each function compiled with its features.
+macro_rules! kernels {
+    ($isa:ty $(, #[$features:meta])?) => {
+        pub(super) static KERNELS: Kernels = Kernels {
+            gemm: |g| kernels!(@call $($features,)? (g: &mut Gemm) gemm_loops::<$isa>),
+            elementwise: |o, x, out| kernels!(@call $($features,)? (o: Operation, x: [&[f32]; 3], out: &mut [f32]) rules::elementwise::<$isa>),
+            relu: |z, y| kernels!(@call $($features,)? (z: &[f32], y: &mut [f32]) rules::relu),
+            relu_backward: |y, dy, dz| kernels!(@call $($features,)? (y: &[f32], dy: &[f32], dz: &mut [f32]) rules::relu_backward),
+            bias_gradient: |dz, stride, rows, db| kernels!(@call $($features,)? (dz: &[f32], stride: usize, rows: usize, db: &mut [f32]) rules::bias_gradient),
+            reduce_blocks: |x, squares, out| kernels!(@call $($features,)? (x: &[f32], squares: bool, out: &mut [f32]) rules::reduce_blocks::<$isa>),
+            adam: |c, k, w, m, v, g| kernels!(@call $($features,)? (c: &AdamConstants, k: f32, w: &mut [f32], m: &mut [f32], v: &mut [f32], g: &[f32]) rules::adam),
+            polyak: |tau, target, w| kernels!(@call $($features,)? (tau: f32, target: &mut [f32], w: &[f32]) rules::polyak),
+            polyak_contracted: |tau, target, w| kernels!(@call $($features,)? (tau: f32, target: &mut [f32], w: &[f32]) rules::polyak_contracted::<$isa>),
+            any_not_finite: |x| kernels!(@call $($features,)? (x: &[f32]) -> bool, rules::any_not_finite),
+            probe: |rounds| kernels!(@call $($features,)? (rounds: usize) -> u64, probe::<$isa>),
+            pack_transposed: |rows, panel| kernels!(@call $($features,)? (rows: &[&[f32]], panel: &mut [f32]) gemm::pack_transposed),
+        };
+    };
+    (@call $($features:meta,)? ($($x:ident: $t:ty),+) $body:path) => {
+        kernels!(@call $($features,)? ($($x: $t),+) -> (), $body)
+    };
+    (@call ($($x:ident: $t:ty),+) -> $r:ty, $body:path) => {
+        $body($($x),+)
+    };
+    (@call $features:meta, ($($x:ident: $t:ty),+) -> $r:ty, $body:path) => {{
+        #[$features]
+        fn compiled($($x: $t),+) -> $r {
+            $body($($x),+)
+        }
+        // SAFETY: this function is reached only through `table`, which gives this path to CPUs that have its features.
+        unsafe { compiled($($x),+) }
+    }};
+}
+
+mod scalar {
+    use super::*;
+
+    /// Four elements side by side, in software.
+    pub(super) struct Soft;
+
+    impl Fma for Soft {
+        #[inline(always)]
+        fn fma(a: f32, b: f32, c: f32) -> f32 {
+            fma_soft(a, b, c)
+        }
+    }
+
+    // SAFETY of the blocks below: pointers are valid for the lanes named, as `Isa`'s callers promise.
+    impl Isa for Soft {
+        type V = [f32; 4];
+        const LANES: usize = 4;
+        const WIDTHS: &'static [(usize, usize)] = &[(4, 1), (1, 1)];
+        #[inline(always)]
+        unsafe fn splat(x: f32) -> Self::V {
+            [x; 4]
+        }
+        #[inline(always)]
+        unsafe fn load(p: *const f32) -> Self::V {
+            unsafe { p.cast::<Self::V>().read_unaligned() }
+        }
+        #[inline(always)]
+        unsafe fn store(p: *mut f32, x: Self::V) {
+            unsafe { p.cast::<Self::V>().write_unaligned(x) }
+        }
+        #[inline(always)]
+        unsafe fn load_part(p: *const f32, n: usize) -> Self::V {
+            std::array::from_fn(|i| if i < n { unsafe { *p.add(i) } } else { 0.0 })
+        }
+        #[inline(always)]
+        unsafe fn store_part(p: *mut f32, n: usize, x: Self::V) {
+            (0..n).for_each(|i| unsafe { *p.add(i) = x[i] });
+        }
+        #[inline(always)]
+        unsafe fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            std::array::from_fn(|i| fma_soft(a[i], b[i], c[i]))
+        }
+        #[inline(always)]
+        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+            std::array::from_fn(|i| a[i] + b[i])
+        }
+        #[inline(always)]
+        unsafe fn relu(z: Self::V) -> Self::V {
+            z.map(|z| if z > 0.0 || z.is_nan() { z } else { 0.0 })
+        }
+        #[inline(always)]
+        unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
+            std::array::from_fn(|i| if y[i] > 0.0 { dy[i] } else { 0.0 })
+        }
+        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile) {
+            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &Tile) {
+                unsafe { tile::<Soft, R, V, P>(t) }
+            }
+            unsafe { pick_tile!(rows, vectors, partial, t; 4: 1; 1: 1;) }
+        }
+    }
+
+    kernels!(Soft);
+}
+
+/// The hardware's fused multiply-add on one element.
+macro_rules! hardware_fma {
+    ($isa:ty) => {
+        impl Fma for $isa {
+            #[inline(always)]
+            #[expect(clippy::disallowed_methods, reason = "compiled with FMA: one instruction, no libm")]
+            fn fma(a: f32, b: f32, c: f32) -> f32 {
+                a.mul_add(b, c)
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use super::*;
+    use std::arch::x86_64::*;
+
+    /// 16 lanes, 32 registers.
+    pub(super) struct Avx512;
+    hardware_fma!(Avx512);
+
+    #[inline(always)]
+    fn mask(n: usize) -> __mmask16 {
+        ((1u32 << n) - 1) as __mmask16
+    }
+
+    // SAFETY of the blocks below: pointers are valid for the lanes named, as `Isa`'s callers promise.
+    impl Isa for Avx512 {
+        type V = __m512;
+        const LANES: usize = 16;
+        const WIDTHS: &'static [(usize, usize)] = &[(4, 6), (2, 12), (1, 12)];
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        unsafe fn splat(x: f32) -> Self::V {
+            _mm512_set1_ps(x)
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        unsafe fn load(p: *const f32) -> Self::V {
+            unsafe { _mm512_loadu_ps(p) }
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        unsafe fn store(p: *mut f32, x: Self::V) {
+            unsafe { _mm512_storeu_ps(p, x) }
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        unsafe fn load_part(p: *const f32, n: usize) -> Self::V {
+            unsafe { _mm512_maskz_loadu_ps(mask(n), p) }
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        unsafe fn store_part(p: *mut f32, n: usize, x: Self::V) {
+            unsafe { _mm512_mask_storeu_ps(p, mask(n), x) }
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        unsafe fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            _mm512_fmadd_ps(a, b, c)
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+            _mm512_add_ps(a, b)
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        unsafe fn relu(z: Self::V) -> Self::V {
+            // "not less or equal" is true for a NaN.
+            _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(z, _mm512_setzero_ps()), z)
+        }
+        #[inline]
+        #[target_feature(enable = "avx512f")]
+        unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
+            _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(y, _mm512_setzero_ps()), dy)
+        }
+        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile) {
+            #[target_feature(enable = "avx512f")]
+            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &Tile) {
+                unsafe { tile::<Avx512, R, V, P>(t) }
+            }
+            unsafe {
+                pick_tile!(rows, vectors, partial, t;
+                    4: 1 2 3 4 5 6;
+                    2: 1 2 3 4 5 6 7 8 9 10 11 12;
+                    1: 1 2 3 4 5 6 7 8 9 10 11 12;)
+            }
+        }
+    }
+
+    kernels!(Avx512, #[target_feature(enable = "avx512f,fma")]);
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::*;
+    use std::arch::x86_64::*;
+
+    /// 8 lanes, 16 registers.
+    pub(super) struct Avx2;
+    hardware_fma!(Avx2);
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn mask(n: usize) -> __m256i {
+        _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+    }
+
+    // SAFETY of the blocks below: pointers are valid for the lanes named, as `Isa`'s callers promise.
+    impl Isa for Avx2 {
+        type V = __m256;
+        const LANES: usize = 8;
+        const WIDTHS: &'static [(usize, usize)] = &[(2, 6), (1, 12)];
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        unsafe fn splat(x: f32) -> Self::V {
+            _mm256_set1_ps(x)
+        }
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        unsafe fn load(p: *const f32) -> Self::V {
+            unsafe { _mm256_loadu_ps(p) }
+        }
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        unsafe fn store(p: *mut f32, x: Self::V) {
+            unsafe { _mm256_storeu_ps(p, x) }
+        }
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        unsafe fn load_part(p: *const f32, n: usize) -> Self::V {
+            unsafe { _mm256_maskload_ps(p, mask(n)) }
+        }
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        unsafe fn store_part(p: *mut f32, n: usize, x: Self::V) {
+            unsafe { _mm256_maskstore_ps(p, mask(n), x) }
+        }
+        #[inline]
+        #[target_feature(enable = "avx2,fma")]
+        unsafe fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            _mm256_fmadd_ps(a, b, c)
+        }
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+            _mm256_add_ps(a, b)
+        }
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        unsafe fn relu(z: Self::V) -> Self::V {
+            // "not less or equal" is true for a NaN.
+            _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(z, _mm256_setzero_ps()), z)
+        }
+        #[inline]
+        #[target_feature(enable = "avx2")]
+        unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
+            _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(y, _mm256_setzero_ps()), dy)
+        }
+        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile) {
+            #[target_feature(enable = "avx2,fma")]
+            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &Tile) {
+                unsafe { tile::<Avx2, R, V, P>(t) }
+            }
+            unsafe { pick_tile!(rows, vectors, partial, t; 2: 1 2 3 4 5 6; 1: 1 2 3 4 5 6 7 8 9 10 11 12;) }
+        }
+    }
+
+    kernels!(Avx2, #[target_feature(enable = "avx2,fma")]);
+}
+
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    use super::*;
+    use std::arch::aarch64::*;
+
+    /// 4 lanes, 32 registers.
+    pub(super) struct Neon;
+    hardware_fma!(Neon);
+
+    // SAFETY of the blocks below: pointers are valid for the lanes named, as `Isa`'s callers promise.
+    impl Isa for Neon {
+        type V = float32x4_t;
+        const LANES: usize = 4;
+        const WIDTHS: &'static [(usize, usize)] = &[(4, 6), (1, 12)];
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn splat(x: f32) -> Self::V {
+            vdupq_n_f32(x)
+        }
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn load(p: *const f32) -> Self::V {
+            unsafe { vld1q_f32(p) }
+        }
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn store(p: *mut f32, x: Self::V) {
+            unsafe { vst1q_f32(p, x) }
+        }
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn load_part(p: *const f32, n: usize) -> Self::V {
+            let mut lanes = [0.0f32; 4];
+            unsafe {
+                p.copy_to_nonoverlapping(lanes.as_mut_ptr(), n);
+                vld1q_f32(lanes.as_ptr())
+            }
+        }
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn store_part(p: *mut f32, n: usize, x: Self::V) {
+            let mut lanes = [0.0f32; 4];
+            unsafe {
+                vst1q_f32(lanes.as_mut_ptr(), x);
+                p.copy_from_nonoverlapping(lanes.as_ptr(), n);
+            }
+        }
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+            vfmaq_f32(c, a, b)
+        }
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+            vaddq_f32(a, b)
+        }
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn relu(z: Self::V) -> Self::V {
+            // "less or equal" is false for a NaN.
+            let off = vcleq_f32(z, vdupq_n_f32(0.0));
+            vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(z), off))
+        }
+        #[inline]
+        #[target_feature(enable = "neon")]
+        unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
+            let on = vcgtq_f32(y, vdupq_n_f32(0.0));
+            vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(dy), on))
+        }
+        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile) {
+            #[target_feature(enable = "neon")]
+            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &Tile) {
+                unsafe { tile::<Neon, R, V, P>(t) }
+            }
+            unsafe { pick_tile!(rows, vectors, partial, t; 4: 1 2 3 4 5 6; 1: 1 2 3 4 5 6 7 8 9 10 11 12;) }
+        }
+    }
+
+    kernels!(Neon, #[target_feature(enable = "neon")]);
+}
