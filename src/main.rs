@@ -1,3 +1,5 @@
 //! The `samebits` command.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    samebits::cli::main()
+}

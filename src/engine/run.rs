@@ -18,6 +18,7 @@ use super::trainer::{Trainer, result_tensors};
 use crate::digest::root::root;
 use crate::digest::sha::{Digest, sha256};
 use crate::scenario::mutant::Fault;
+use crate::scenario::plan::Facts;
 use crate::scenario::request::{Cut, RunRequest};
 use crate::scenario::settings::{FoldStart, PatternKind, Settings, SyntheticSettings};
 use crate::trace::identity;
@@ -55,8 +56,10 @@ pub enum Progress {
 pub struct Outcome {
     /// per fold
     pub folds: Vec<FoldResult>,
-    /// root of the final tensors
+    /// root of all final tensors, as the closing record has it
     pub root: Digest,
+    /// root of the online network's final weights
+    pub weights: Digest,
     /// set when rule 11 stopped it
     pub not_finite: Option<NotFinite>,
 }
@@ -79,6 +82,14 @@ pub fn load_market(settings: &Settings, file: Option<&Path>) -> Result<Market, E
         (None, None) => return Err(EngineError::Request("the settings name no market".into())),
     };
     Ok(Market::new(&bars, &Costs { half_spread: m.half_spread, commission: m.commission })?)
+}
+
+/// What the market and this machine say to a plan.
+pub fn fold_facts(settings: &Settings, file: Option<&Path>) -> Result<Facts, EngineError> {
+    let market = load_market(settings, file)?;
+    let all = folds(&settings.folds, market.bars, WARM_UP)?;
+    let simd = SimdPath::available().iter().map(ToString::to_string).collect();
+    Ok(Facts { folds: all.len() as u32, simd })
 }
 
 fn synthetic_options(s: &SyntheticSettings) -> SyntheticOptions {
@@ -296,8 +307,12 @@ impl<'a> Running<'a> {
         let carry = self.session.settings().folds.start == FoldStart::Carry;
         let (mut first, mut last) = (Some(first), None::<State>);
         for (i, fold) in self.session.folds.iter().enumerate().skip(start) {
-            let carried = last.take().filter(|_| carry);
-            let mut trainer = first.take().unwrap_or_else(|| self.trainer(fold, carried));
+            let before = last.take();
+            let leaked = before.as_ref().filter(|_| self.session.request.fault == Some(Fault::FoldLeak)).map(|s| s.m.clone());
+            let mut trainer = first.take().unwrap_or_else(|| self.trainer(fold, before.filter(|_| carry)));
+            if let Some(m) = leaked {
+                trainer.state.m = m;
+            }
             match self.fold(i, &mut trainer, from.take()) {
                 Ok(()) => last = Some(trainer.state),
                 Err(Stop::Engine(e)) => return Err(e),
@@ -341,12 +356,16 @@ impl<'a> Running<'a> {
     }
 
     fn cycle(&mut self, trainer: &mut Trainer<'_>) -> Result<(), Stop> {
-        let t = &self.session.settings().training;
+        let s = self.session;
+        let t = &s.settings().training;
         for _ in 0..t.env_steps_per_cycle {
             trainer.collect().map_err(Stop::NotFinite)?;
         }
         for _ in 0..t.updates_per_cycle {
             trainer.update().map_err(Stop::NotFinite)?;
+            if s.request.fault == Some(Fault::TraceDisturbs) && self.observer.level() == Level::Off {
+                trainer.state.online.update(|w| w[0] += f32::EPSILON);
+            }
             let step = trainer.state.fold_updates - 1;
             self.report_step(trainer, step)?;
             trainer.reported();
@@ -378,7 +397,10 @@ impl<'a> Running<'a> {
         }
         let rows = settings.evaluation.rows.unwrap_or(settings.engine.size.dimensions().batch);
         let (net, window) = (&trainer.state.online, &trainer.fold.validation);
-        let result = evaluate(&s.cpu, net, &s.market, window, rows, settings.market.bars_per_year);
+        let mut result = evaluate(&s.cpu, net, &s.market, window, rows, settings.market.bars_per_year);
+        if s.request.fault == Some(Fault::RowNeighbours) {
+            result.q_table[0] += rows as f32 * f32::EPSILON;
+        }
         let bars = window.len() - 1;
         let mut place = place(trainer, trainer.state.fold_updates);
         place.eval = Some(cycle);
@@ -498,8 +520,9 @@ impl<'a> Running<'a> {
             super::export::export(folder, tensors)?;
         }
         let digests: Vec<(String, Digest)> = tensors.iter().map(|t| (t.name.clone(), sha256(t.bytes))).collect();
-        let root = root(digests.iter().map(|(n, d)| (n.as_str(), d)));
-        Ok(Outcome { folds: std::mem::take(&mut self.finished), root, not_finite })
+        let all = || digests.iter().map(|(n, d)| (n.as_str(), d));
+        let weights = root(all().filter(|(n, _)| n.starts_with("q.")));
+        Ok(Outcome { folds: std::mem::take(&mut self.finished), root: root(all()), weights, not_finite })
     }
 }
 

@@ -1,4 +1,4 @@
 //! A plan carried out: local processes, each with a limit, several at a time.
 
 pub mod process;
-pub mod schedule;
+pub mod slots;

@@ -34,6 +34,12 @@ pub enum Fault {
     SamplePastHead,
     /// one generator is keyed by the clock
     TimeSeeded,
+    /// a fold starts with the moments of the fold before
+    FoldLeak,
+    /// an evaluation's first row depends on how many rows stand beside it
+    RowNeighbours,
+    /// full tracing moves a weight
+    TraceDisturbs,
     /// one bit of one element flips after one update
     FlipBit {
         /// tensor, as in the trace
@@ -50,7 +56,7 @@ pub enum Fault {
 }
 
 /// Every mutant of the matrix by name; `checkpoint-omits` stands once and is planted for each state field in turn.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 15] = [
     "unordered-sum",
     "evaluation-draws",
     "sampler-redraws",
@@ -63,6 +69,9 @@ pub const NAMES: [&str; 12] = [
     "time-seeded",
     "contracted-polyak",
     "flush-to-zero",
+    "fold-leak",
+    "row-neighbours",
+    "trace-disturbs",
 ];
 
 /// State fields for `checkpoint-omits`: each a tensor or the common prefix of the tensors of one kind.
@@ -110,7 +119,32 @@ impl Fault {
             "time-seeded" => Fault::TimeSeeded,
             "contracted-polyak" => Fault::ContractedPolyak,
             "flush-to-zero" => Fault::FlushToZero,
+            "fold-leak" => Fault::FoldLeak,
+            "row-neighbours" => Fault::RowNeighbours,
+            "trace-disturbs" => Fault::TraceDisturbs,
             _ => return None,
         })
+    }
+
+    /// The name of this fault in [`NAMES`]; a flipped bit has none.
+    pub fn name(&self) -> Option<&'static str> {
+        let named = |name: &&str| Fault::named(name, Some("")).is_some_and(|f| std::mem::discriminant(&f) == std::mem::discriminant(self));
+        NAMES.into_iter().find(|n| named(&n))
+    }
+
+    /// The fault that is planted under this one's name when names are dealt out under a seed, and that fault's own name.
+    /// Faults of checkpoints keep theirs among themselves: each field stands for the next one.
+    pub fn dealt(&self, seed: u64) -> Option<(&'static str, Fault)> {
+        let next = |list: &[&'static str], name: &str| {
+            let at = list.iter().position(|n| *n == name)?;
+            Some(list[(at + 1 + (seed as usize % (list.len() - 1))) % list.len()])
+        };
+        if let Fault::CheckpointOmits { field } = self {
+            let field = next(&STATE_FIELDS, field)?.to_owned();
+            return Some(("checkpoint-omits", Fault::CheckpointOmits { field }));
+        }
+        let others: Vec<&'static str> = NAMES.into_iter().filter(|n| *n != "checkpoint-omits").collect();
+        let name = next(&others, self.name()?)?;
+        Some((name, Fault::named(name, None)?))
     }
 }

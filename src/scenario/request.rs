@@ -1,6 +1,6 @@
 //! What one run is asked to do. A test run hands it to a fresh process on standard input.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -94,4 +94,14 @@ impl RunRequest {
             fault: None,
         }
     }
+}
+
+/// The trace of repeat `i`: `x.jsonl`, `x.repeat-1.jsonl`, ...
+pub fn repeat_name(path: &Path, i: usize) -> PathBuf {
+    if i == 0 {
+        return path.to_owned();
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let (stem, ending) = name.split_once('.').unwrap_or((&name, "jsonl"));
+    path.with_file_name(format!("{stem}.repeat-{i}.{ending}"))
 }

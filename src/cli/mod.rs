@@ -1,0 +1,95 @@
+//! The command line: one file a subcommand.
+
+pub mod arm;
+pub mod diff;
+pub mod run;
+pub mod show;
+pub mod table;
+pub mod test;
+pub mod vectors;
+pub mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::compare::verdict::exit;
+
+/// Determinism and reproducibility test harness for GPU training: are the bits the same?
+#[derive(Debug, Parser)]
+#[command(name = "samebits", version, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 all that ran are same · 1 any different · 2 none different but any unverified · \
+3 nothing ran · 64 refused flag or case · 101 panic.\nFiles live under SAMEBITS_DIR (default: .samebits beside cases/).")]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train and evaluate a case fold by fold, writing a trace
+    Run(run::Args),
+    /// Verify cases: arms in fresh processes, against each other and the goldens
+    Test(test::Args),
+    /// Compare two runs: traces, exports, checkpoints or safetensors files
+    Diff(diff::Args),
+    /// Run the contract's vectors on every SIMD path of this machine
+    Vectors(vectors::Args),
+    /// Show what a case resolves to: settings, arms, golden, trace size
+    Show(show::Args),
+    /// List the cases, one a line
+    List,
+    /// Run one request from standard input (used by `test`)
+    #[command(hide = true)]
+    Arm,
+}
+
+/// An error for people, with its exit code.
+#[derive(Debug)]
+pub struct Failure {
+    /// one of [`exit`]
+    pub code: u8,
+    /// one clear message
+    pub message: String,
+}
+
+impl Failure {
+    /// A refused flag or case.
+    pub fn usage(message: impl ToString) -> Self {
+        Failure { code: exit::USAGE, message: message.to_string() }
+    }
+
+    /// Evidence, a market file or a run that failed.
+    pub fn unverified(message: impl ToString) -> Self {
+        Failure { code: exit::UNVERIFIED, message: message.to_string() }
+    }
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let _ = e.print();
+            return ExitCode::from(if e.use_stderr() { exit::USAGE } else { exit::SAME });
+        }
+    };
+    let result = match cli.command {
+        Command::Run(args) => run::main(args),
+        Command::Test(args) => test::main(args),
+        Command::Diff(args) => diff::main(args),
+        Command::Vectors(args) => vectors::main(args),
+        Command::Show(args) => show::main(args),
+        Command::List => show::list(),
+        Command::Arm => arm::main(),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("error: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}

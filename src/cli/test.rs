@@ -1,0 +1,221 @@
+//! `samebits test [FILTER]`.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{Failure, workspace};
+use crate::compare::verdict::{Verdict, exit};
+use crate::launch::process::INTERRUPTED;
+use crate::launch::slots::Slots;
+use crate::report::junit::{self, Planned};
+use crate::report::summary::Counts;
+use crate::report::text;
+use crate::scenario::case::{Case, Need};
+use crate::trace::writer::write_atomically;
+use crate::verify::case::{CaseReport, Options, arm_names, missing, verify};
+
+/// Arguments of `samebits test`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Cases whose `suite/name` contains one of these [default: all]
+    pub filter: Vec<String>,
+    /// Add the cases of suite `slow`
+    #[arg(long)]
+    pub slow: bool,
+    /// Fail when cases that need this did not run: gpu, all
+    #[arg(long, value_name = "WHAT", value_parser = ["gpu", "all"])]
+    pub require: Option<String>,
+    /// Take every n-th case only, from the i-th: `1/4`
+    #[arg(long, value_name = "i/n", value_parser = parse_shard)]
+    pub shard: Option<Shard>,
+    /// Compare with base traces that an earlier run saved, instead of the goldens
+    #[arg(long, value_name = "DIR")]
+    pub against: Option<PathBuf>,
+    /// Save base traces for a later `--against`
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
+    /// Write pending goldens below this folder instead of beside the accepted ones
+    #[arg(long, value_name = "DIR")]
+    pub pending: Option<PathBuf>,
+    /// Write a JUnit report
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Keep the traces of green cases
+    #[arg(long)]
+    pub keep: bool,
+    /// Deal planted faults out under other mutants' names
+    #[arg(long, value_name = "SEED", hide = true)]
+    pub shuffle_mutants: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Exit codes for `git bisect run`: 0 same, 1 different, 125 cannot tell, 128 usage
+    #[arg(long)]
+    pub git_bisect: bool,
+}
+
+/// Part i of n.
+#[derive(Clone, Copy, Debug)]
+pub struct Shard {
+    i: usize,
+    n: usize,
+}
+
+fn parse_shard(text: &str) -> Result<Shard, String> {
+    let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    match parts {
+        Some((i, n)) if i >= 1 && i <= n => Ok(Shard { i, n }),
+        _ => Err("expected i/n with 1 <= i <= n, such as 2/4".to_owned()),
+    }
+}
+
+/// Runs it.
+pub fn main(args: Args) -> Result<u8, Failure> {
+    let git_bisect = args.git_bisect;
+    let result = test(args);
+    if !git_bisect {
+        return result;
+    }
+    match result {
+        Ok(exit::SAME) => Ok(0),
+        Ok(exit::DIFFERENT) => Ok(1),
+        Ok(exit::UNVERIFIED | exit::NOTHING_RAN) => Ok(125),
+        Ok(_) => Ok(128),
+        Err(f) if f.code == exit::NOTHING_RAN => Err(Failure { code: 125, ..f }),
+        Err(f) => Err(Failure { code: 128, ..f }),
+    }
+}
+
+fn test(args: Args) -> Result<u8, Failure> {
+    let (cases, left_out) = chosen(&args)?;
+    // A second signal ends the program at once.
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+    let planned: Vec<Planned> = match &args.junit {
+        Some(_) => cases.iter().map(|c| (c.name.clone(), arm_names(c, args.against.is_some()))).collect(),
+        None => Vec::new(),
+    };
+    let reports = verify_all(&args, &cases)?;
+    if let Some(path) = &args.junit {
+        let xml = junit::render(&planned, &reports).map_err(Failure::unverified)?;
+        write_atomically(path, xml.as_bytes())
+            .map_err(|e| Failure::unverified(format!("{}: {e}", path.display())))?;
+    }
+    let counts = Counts::of(&reports, left_out);
+    let require = match args.require.as_deref() {
+        Some("gpu") => reports.iter().zip(&cases).any(|(r, c)| needs_gpu(c) && r.verdict.word() == "not run"),
+        Some(_) => counts.not_run > 0 || counts.code(true) != counts.code(false),
+        None => false,
+    };
+    let code = counts.code(require);
+    if args.json {
+        println!("{}", serde_json::json!({ "schema": "samebits-test/1", "cases": reports, "counts": counts, "exit": code }));
+    } else {
+        println!("{}", counts.line());
+    }
+    if INTERRUPTED.load(Ordering::Relaxed) {
+        eprintln!("interrupted: the cases left are counted as not run");
+        return Ok(if code == exit::DIFFERENT { code } else { exit::UNVERIFIED });
+    }
+    Ok(code)
+}
+
+fn needs_gpu(case: &Case) -> bool {
+    case.needs.iter().any(|n| matches!(n, Need::Gpu | Need::TwoGpus))
+}
+
+/// Cases of the filter, and how many slow ones were left out.
+fn chosen(args: &Args) -> Result<(Vec<Case>, usize), Failure> {
+    let all = workspace::cases()?;
+    let fits = |name: &str| args.filter.is_empty() || args.filter.iter().any(|f| name.contains(f.as_str()));
+    let names: Vec<&String> = all.keys().filter(|n| fits(n)).collect();
+    if names.is_empty() {
+        let message = match args.filter.is_empty() {
+            true => "no cases below cases/".to_owned(),
+            false => format!("no case matches {:?}; `samebits list` shows all", args.filter.join(" ")),
+        };
+        return Err(Failure { code: exit::NOTHING_RAN, message });
+    }
+    let wanted = |n: &&&String| args.slow || !n.starts_with("slow/") || args.filter.iter().any(|f| f == n.as_str());
+    let (run, out): (Vec<&String>, Vec<&String>) = names.iter().partition(wanted);
+    let shard = args.shard.unwrap_or(Shard { i: 1, n: 1 });
+    let mine = run.into_iter().enumerate().filter(|(k, _)| k % shard.n == shard.i - 1);
+    let cases = mine.map(|(_, name)| Case::load(&all[name], &[]).map_err(Failure::usage));
+    Ok((cases.collect::<Result<Vec<Case>, Failure>>()?, out.len()))
+}
+
+fn verify_all(args: &Args, cases: &[Case]) -> Result<Vec<CaseReport>, Failure> {
+    let program = std::env::current_exe().map_err(Failure::unverified)?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let slots = Slots::new(cores);
+    let work = workspace::files().join("work").join(std::process::id().to_string());
+    let options = Options {
+        program,
+        slots: &slots,
+        work: work.clone(),
+        keep: args.keep,
+        pending: args.pending.clone(),
+        against: args.against.clone(),
+        save: args.save.clone(),
+        shuffle: args.shuffle_mutants,
+    };
+    let printer = Printer::new(cases.len() as u64, !args.json);
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        // One case more than there are slots, so that none stands idle while a case ends.
+        for _ in 0..=cores {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let report = match (INTERRUPTED.load(Ordering::Relaxed), missing(case)) {
+                        (true, _) => CaseReport::not_run(case, "interrupted"),
+                        _ => verify(case, &options),
+                    };
+                    printer.case(&report);
+                    done.lock().unwrap_or_else(|e| e.into_inner()).push(report);
+                }
+            });
+        }
+    });
+    let _ = std::fs::remove_dir(&work);
+    let mut reports = done.into_inner().unwrap_or_else(|e| e.into_inner());
+    reports.sort_by(|a, b| a.case.cmp(&b.case));
+    Ok(reports)
+}
+
+/// A line a case as it ends, above a progress bar on a terminal.
+struct Printer {
+    bar: Option<ProgressBar>,
+    lines: bool,
+}
+
+impl Printer {
+    fn new(cases: u64, lines: bool) -> Self {
+        let style = ProgressStyle::with_template("[{bar:30}] {pos}/{len} cases, {elapsed} gone, {eta} left").ok();
+        let bar = style.filter(|_| lines && std::io::stderr().is_terminal());
+        Printer { bar: bar.map(|style| ProgressBar::new(cases).with_style(style)), lines }
+    }
+
+    fn case(&self, report: &CaseReport) {
+        let text = || {
+            let details = match report.verdict {
+                Verdict::Same | Verdict::NotRun { .. } => String::new(),
+                _ => text::details(report),
+            };
+            format!("{}\n{details}", text::line(report))
+        };
+        match &self.bar {
+            Some(bar) => bar.suspend(|| print!("{}", text())),
+            None if self.lines => print!("{}", text()),
+            None => {}
+        }
+        let _ = std::io::stdout().flush();
+        self.bar.iter().for_each(|b| b.inc(1));
+    }
+}

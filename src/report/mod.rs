@@ -1,0 +1,5 @@
+//! Views of verdicts: text, JSON, JUnit.
+
+pub mod junit;
+pub mod summary;
+pub mod text;

@@ -1,0 +1,126 @@
+//! Verdicts as text that reads well without colour.
+
+use std::fmt::Write as _;
+
+use crate::compare::verdict::{Comparison, Divergence, Elements, Verdict};
+use crate::verify::case::CaseReport;
+
+/// A comparison, as `samebits diff` prints it.
+pub fn comparison(c: &Comparison) -> String {
+    let mut text = String::new();
+    match &c.verdict {
+        Verdict::Same => {
+            let _ = writeln!(text, "same: {}", c.compared.words());
+        }
+        Verdict::Different => {
+            let _ = writeln!(text, "different");
+        }
+        Verdict::Unverified { reason, detail } => {
+            let _ = writeln!(text, "unverified ({}): {detail}", reason.word());
+        }
+        Verdict::NotRun { detail } => {
+            let _ = writeln!(text, "not run: {detail}");
+        }
+    }
+    if let Some(first) = &c.first {
+        divergence(&mut text, first);
+        if c.differing.len() > 1 {
+            let names: Vec<&str> = c.differing.iter().take(8).map(String::as_str).collect();
+            let more = if c.differing.len() > 8 { ", ..." } else { "" };
+            let _ = writeln!(text, "  differing there: {} ({}{more})", c.differing.len(), names.join(", "));
+        }
+        let _ = writeln!(text, "  compared: {}", c.compared.words());
+    }
+    if c.verdict != Verdict::Same {
+        c.noted.iter().for_each(|n| drop(writeln!(text, "  noted: {n}")));
+    }
+    c.left_out.iter().take(5).for_each(|n| drop(writeln!(text, "  left out: {n}")));
+    if c.left_out.len() > 5 {
+        let _ = writeln!(text, "  left out: {} more", c.left_out.len() - 5);
+    }
+    if let Some(next) = &c.next {
+        let _ = writeln!(text, "  next: {next}");
+    }
+    text
+}
+
+fn divergence(text: &mut String, d: &Divergence) {
+    let place = d.place.to_string();
+    let at = if place.is_empty() { d.kind.clone() } else { format!("{} at {place}", d.kind) };
+    let _ = writeln!(text, "  first: {} in {at} (by {})", d.name, d.evidence);
+    let _ = writeln!(text, "         {} | {}", d.values[0], d.values[1]);
+    if let Some(operation) = &d.operation {
+        let _ = writeln!(text, "  operation: {operation}: its inputs agree, its output differs");
+    }
+    if let Some(e) = &d.elements {
+        elements(text, e);
+    }
+}
+
+fn elements(text: &mut String, e: &Elements) {
+    let _ = writeln!(text, "  elements: {} of {} differ, the first is [{}]: {} | {}", e.differing, e.total, e.first, e.bits[0], e.bits[1]);
+    if let Some([a, b]) = &e.values {
+        let _ = writeln!(text, "            {a} | {b}");
+    }
+    if let Some(max) = e.max_ulp {
+        let buckets: Vec<String> = e.histogram.iter().map(|(name, n)| format!("{name}: {n}")).collect();
+        let _ = writeln!(text, "  distance: at most {max} ULP ({})", buckets.join(", "));
+    }
+    if e.zero_signs + e.nans > 0 {
+        let _ = writeln!(text, "  zeros of other sign: {}, NaN pairs: {}", e.zero_signs, e.nans);
+    }
+}
+
+/// One line for a case: verdict, name, what it rests on.
+pub fn line(report: &CaseReport) -> String {
+    let word = match (&report.verdict, &report.expected, report.mutants) {
+        (_, Some(_), _) => "expected",
+        (Verdict::Same, _, Some(_)) => "caught",
+        (verdict, ..) => verdict.word(),
+    };
+    let detail = match (&report.verdict, report.mutants) {
+        (Verdict::NotRun { detail }, _) => detail.clone(),
+        (_, Some((caught, planted))) => format!("{caught} of {planted} mutants caught by {}", detectors(report)),
+        _ => format!("{} arms", report.arms.len()),
+    };
+    format!("{word:<10}  {:<44} {detail}, {:.1} s", report.case, report.seconds)
+}
+
+fn detectors(report: &CaseReport) -> String {
+    let mut names: Vec<&str> = report.findings.iter().map(|f| f.detector).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() { "no detector".to_owned() } else { names.join(", ") }
+}
+
+/// What a red case says below its line.
+pub fn details(report: &CaseReport) -> String {
+    let mut text = String::new();
+    let red = report.arms.iter().filter(|a| a.verdict != Verdict::Same);
+    for arm in red {
+        let _ = writeln!(text, "  arm {}: {}", arm.name, arm.verdict.word());
+        if let Verdict::Unverified { reason, detail } = &arm.verdict {
+            let _ = writeln!(text, "    {}: {detail}", reason.word());
+        }
+        if let Some(c) = &arm.comparison {
+            comparison(c).lines().skip(1).for_each(|l| drop(writeln!(text, "  {l}")));
+        }
+        let _ = writeln!(text, "    repeat: {}", arm.command);
+    }
+    if report.mutants.is_none() || report.verdict != Verdict::Same {
+        for finding in &report.findings {
+            let _ = writeln!(text, "  {}: {} (arms {})", finding.detector, finding.what, finding.arms.join(", "));
+        }
+    }
+    if let Verdict::Unverified { reason, detail } = &report.verdict
+        && report.arms.is_empty()
+    {
+        let _ = writeln!(text, "  {}: {detail}", reason.word());
+    }
+    report.expected.iter().for_each(|r| drop(writeln!(text, "  expected: {r}")));
+    report.stability.iter().for_each(|s| drop(writeln!(text, "  {s}")));
+    if let Some(pending) = &report.pending {
+        let _ = writeln!(text, "  pending golden: {}; review it, then: samebits accept --reason TEXT", pending.display());
+    }
+    text
+}

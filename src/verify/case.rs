@@ -1,0 +1,402 @@
+//! One case from plan to verdict.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::golden;
+use super::runs::{ArmRun, Runner, needs_base};
+use crate::compare::traces;
+use crate::compare::verdict::{Comparison, Reason, Verdict};
+use crate::detect::evidence::{ArmEvidence, Evidence, Finding};
+use crate::detect::seed_ignored::{first_step, unmoved};
+use crate::detect::{self, DETECTORS};
+use crate::engine::run::fold_facts;
+use crate::launch::slots::Slots;
+use crate::scenario::case::{Case, Expect, Need, Scope};
+use crate::scenario::mutant::Fault;
+use crate::scenario::plan::{Arm, Plan, Relation, resolve};
+use crate::trace::reader::Trace;
+
+/// How cases are verified.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// the `samebits` program
+    pub program: PathBuf,
+    /// slots shared by all cases
+    pub slots: &'a Slots,
+    /// folder for traces and checkpoints
+    pub work: PathBuf,
+    /// green arms keep their traces
+    pub keep: bool,
+    /// pending goldens go here instead of beside the accepted ones
+    pub pending: Option<PathBuf>,
+    /// base traces saved by an earlier run take the place of the goldens
+    pub against: Option<PathBuf>,
+    /// base traces are saved here
+    pub save: Option<PathBuf>,
+    /// planted faults are dealt out under this seed instead of by name
+    pub shuffle: Option<u64>,
+}
+
+/// One arm's part of a verdict.
+#[derive(Clone, Debug, Serialize)]
+pub struct ArmReport {
+    /// name in the plan; for mutants with the field before it
+    pub name: String,
+    /// verdict
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// the comparison behind it
+    pub comparison: Option<Comparison>,
+    /// seconds it took
+    pub seconds: f64,
+    /// repeats it
+    pub command: String,
+}
+
+/// A case's verdict and what it rests on.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaseReport {
+    /// `suite/name`
+    pub case: String,
+    /// verdict
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// why it passes although bits differ: a met expectation
+    pub expected: Option<String>,
+    /// planted faults caught and named, and planted in all
+    pub mutants: Option<(usize, usize)>,
+    /// arms, the base first, then `golden`
+    pub arms: Vec<ArmReport>,
+    /// what the detectors found
+    pub findings: Vec<Finding>,
+    /// on a golden mismatch: `stable (...)` or `unstable (...)`
+    pub stability: Option<String>,
+    /// pending golden written
+    pub pending: Option<PathBuf>,
+    /// seconds it took
+    pub seconds: f64,
+}
+
+impl CaseReport {
+    fn new(case: &Case, verdict: Verdict) -> Self {
+        CaseReport {
+            case: case.name.clone(),
+            verdict,
+            expected: None,
+            mutants: None,
+            arms: Vec::new(),
+            findings: Vec::new(),
+            stability: None,
+            pending: None,
+            seconds: 0.0,
+        }
+    }
+
+    /// A case that did not run.
+    pub fn not_run(case: &Case, detail: &str) -> Self {
+        CaseReport::new(case, Verdict::NotRun { detail: detail.to_owned() })
+    }
+}
+
+/// What this machine lacks for a case.
+pub fn missing(case: &Case) -> Option<String> {
+    // The CUDA engine comes with its own issue; until then no device can be used.
+    case.needs.first().map(|need| match need {
+        Need::Gpu => "no CUDA device".to_owned(),
+        Need::TwoGpus => "no two CUDA devices".to_owned(),
+        Need::Nvrtc => "no NVRTC".to_owned(),
+    })
+}
+
+/// The plan of a case with a planted fault or without.
+pub fn plan(case: &Case, fault: Option<&Fault>, work: &Path) -> Result<Plan, String> {
+    let facts = fold_facts(&case.settings, case.market.as_deref()).map_err(|e| e.to_string())?;
+    Ok(resolve(case, fault, &facts, work))
+}
+
+/// Verifies one case.
+pub fn verify(case: &Case, options: &Options<'_>) -> CaseReport {
+    let start = Instant::now();
+    let mut report = match missing(case) {
+        Some(detail) => CaseReport::not_run(case, &detail),
+        None if case.mutant.is_some() => mutant(case, options),
+        None => clean(case, options),
+    };
+    report.seconds = start.elapsed().as_secs_f64();
+    report
+}
+
+fn runner<'a>(case: &Case, options: &Options<'a>, part: &str) -> Runner<'a> {
+    let work = options.work.join(format!("{}{part}", case.name.replace('/', "--")));
+    Runner { program: options.program.clone(), slots: options.slots, work, timeout: Duration::from_secs(case.timeout_s) }
+}
+
+/// Runs the plan: the base, then everything else.
+fn carry_out(plan: &Plan, runner: &Runner<'_>) -> Vec<ArmRun> {
+    let (late, early): (Vec<Arm>, Vec<Arm>) = plan.arms.iter().cloned().partition(needs_base);
+    let mut runs = Vec::new();
+    // Arms that resume wait for the base, the others need not.
+    if late.is_empty() {
+        runs = runner.run_all(&early);
+    } else {
+        let (first, rest) = early.split_at(1);
+        runs.extend(runner.run_all(first));
+        if runs.iter().all(|r| r.traces.is_ok()) {
+            let together: Vec<Arm> = rest.iter().chain(&late).cloned().collect();
+            runs.extend(runner.run_all(&together));
+        }
+    }
+    runs
+}
+
+fn clean(case: &Case, options: &Options<'_>) -> CaseReport {
+    let runner = runner(case, options, "");
+    let plan = match plan(case, None, &runner.work) {
+        Ok(plan) => plan,
+        Err(e) => return CaseReport::new(case, Verdict::unverified(Reason::EngineFailed, e)),
+    };
+    let runs = carry_out(&plan, &runner);
+    let mut report = CaseReport::new(case, Verdict::Same);
+    report.arms = judge(case, &runs);
+    report.findings = detect::look(&evidence(&runs, &report.arms));
+    if let Some(Ok(base)) = runs.first().map(|r| r.traces.as_ref().map(|t| &t[0])) {
+        judge_golden(case, options, &runner, &plan, base, &mut report);
+    }
+    report.verdict = report.arms.iter().map(|a| a.verdict.clone()).fold(Verdict::Same, Verdict::worse);
+    if !report.findings.is_empty() {
+        report.verdict = Verdict::Different;
+    }
+    if let Some(expect) = &case.expect {
+        meet(expect, &mut report);
+    }
+    tidy(options, &runner, &report);
+    report
+}
+
+fn judge(case: &Case, runs: &[ArmRun]) -> Vec<ArmReport> {
+    let base = runs.first().and_then(|r| r.traces.as_ref().ok()).and_then(|t| t.first());
+    let judge = |run: &ArmRun| {
+        let (verdict, comparison) = match (&run.traces, base) {
+            (Err(verdict), _) => (verdict.clone(), None),
+            (Ok(_), None) => (Verdict::unverified(Reason::NoEvidence, "the base run failed"), None),
+            (Ok(traces), Some(base)) => judge_arm(&run.arm, base, traces),
+        };
+        let command = format!("samebits run {} --arm {}", case.name, run.arm.name);
+        ArmReport { name: run.arm.name.clone(), verdict, comparison, seconds: run.elapsed.as_secs_f64(), command }
+    };
+    runs.iter().map(judge).collect()
+}
+
+fn judge_arm(arm: &Arm, base: &Trace, traces: &[Trace]) -> (Verdict, Option<Comparison>) {
+    match &arm.relation {
+        Relation::Base => (Verdict::Same, None),
+        Relation::Same(scope) => {
+            let all = traces.iter().map(|t| traces::compare(base, t, scope));
+            let worst = all.reduce(|a, b| if a.verdict == Verdict::Same { b } else { a });
+            match worst {
+                Some(comparison) => (comparison.verdict.clone(), Some(comparison)),
+                None => (Verdict::unverified(Reason::NoEvidence, "no trace"), None),
+            }
+        }
+        Relation::Differs => (must_differ(base, traces.first()), None),
+    }
+}
+
+/// Another seed must move every generator and the weights.
+fn must_differ(base: &Trace, other: Option<&Trace>) -> Verdict {
+    let names = first_step(base).zip(other.and_then(first_step)).and_then(|(a, b)| unmoved(a, b));
+    match names {
+        None => Verdict::unverified(Reason::NoEvidence, "no step record with generators; use level step"),
+        Some(names) if names.is_empty() => Verdict::Same,
+        Some(_) => Verdict::Different,
+    }
+}
+
+fn evidence<'a>(runs: &'a [ArmRun], reports: &'a [ArmReport]) -> Evidence<'a> {
+    let arm = |(run, report): (&'a ArmRun, &'a ArmReport)| ArmEvidence {
+        name: &run.arm.name,
+        kind: &run.arm.kind,
+        traces: run.traces.as_deref().unwrap_or_default(),
+        comparison: report.comparison.as_ref(),
+    };
+    Evidence { arms: runs.iter().zip(reports).map(arm).collect() }
+}
+
+fn judge_golden(
+    case: &Case,
+    options: &Options<'_>,
+    runner: &Runner<'_>,
+    plan: &Plan,
+    base: &Trace,
+    report: &mut CaseReport,
+) {
+    let saved = |folder: &Path| folder.join(format!("{}.jsonl.zst", case.name));
+    if let Some(folder) = &options.save
+        && let Err(e) = save(&base.path, &saved(folder))
+    {
+        let verdict = Verdict::unverified(Reason::NoEvidence, format!("{}: {e}", saved(folder).display()));
+        report.arms.push(extra("save", verdict, None, case));
+    }
+    let (name, comparison) = match &options.against {
+        Some(folder) => ("against", against(base, &saved(folder), &case.compare)),
+        None if case.golden => ("golden", golden::compare(case, base)),
+        None => return,
+    };
+    if comparison.verdict != Verdict::Same && name == "golden" {
+        report.pending = golden::write_pending(case, base, options.pending.as_deref()).ok();
+    }
+    if comparison.verdict == Verdict::Different {
+        report.stability = Some(stability(runner, &plan.arms[0], base, case));
+    }
+    report.arms.push(extra(name, comparison.verdict.clone(), Some(comparison), case));
+}
+
+fn extra(name: &str, verdict: Verdict, comparison: Option<Comparison>, case: &Case) -> ArmReport {
+    let command = format!("samebits test {}", case.name);
+    ArmReport { name: name.to_owned(), verdict, comparison, seconds: 0.0, command }
+}
+
+fn save(from: &Path, to: &Path) -> std::io::Result<()> {
+    let packed = zstd::encode_all(std::fs::File::open(from)?, 3)?;
+    crate::trace::writer::write_atomically(to, &packed)
+}
+
+fn against(base: &Trace, saved: &Path, scope: &Scope) -> Comparison {
+    if !saved.exists() {
+        let detail = format!("{} does not exist; the earlier run did not save this case", saved.display());
+        return Comparison::unverified(Reason::NoGolden, detail);
+    }
+    match crate::trace::reader::read(saved) {
+        Ok(old) => traces::compare(&old, base, scope),
+        Err(e) => Comparison::unverified(Reason::of_read_error(&e), e.to_string()),
+    }
+}
+
+/// Runs the base once more, for information only: the verdict stays.
+fn stability(runner: &Runner<'_>, arm: &Arm, base: &Trace, case: &Case) -> String {
+    let again = runner.run_as(arm, "base-again");
+    let command = format!("samebits run {} --arm base", case.name);
+    match again.traces.as_ref().map(|t| traces::compare(base, &t[0], &Scope::default()).verdict) {
+        Ok(Verdict::Same) => format!("different, stable (code, library or hardware changed); repeat with: {command}"),
+        Ok(Verdict::Different) => format!("different, unstable (nondeterminism); repeat with: {command}"),
+        _ => format!("different; it could not be run once more; repeat with: {command}"),
+    }
+}
+
+/// An expected difference passes until its date, and only while it is there.
+fn meet(expect: &Expect, report: &mut CaseReport) {
+    let today = jiff::tz::Offset::UTC.to_datetime(jiff::Timestamp::now()).date();
+    let until: Option<jiff::civil::Date> = expect.until.parse().ok();
+    let fail = |detail: String| Verdict::unverified(Reason::NotComparable, detail);
+    match report.verdict {
+        Verdict::Different if until.is_none_or(|u| today > u) => {
+            report.stability = Some(format!("the expectation ended on {}: {}", expect.until, expect.reason));
+        }
+        Verdict::Different => match (expect.max_ulp, largest_ulp(report)) {
+            (None, _) => report.expected = Some(expect.reason.clone()),
+            (Some(limit), Some(found)) if found <= limit => report.expected = Some(expect.reason.clone()),
+            (Some(limit), found) => {
+                let found = found.map_or_else(|| "not known (no values)".to_owned(), |f| f.to_string());
+                report.stability = Some(format!("expected at most {limit} ULP, found {found}"));
+            }
+        },
+        Verdict::Same => {
+            report.verdict = Verdict::Different;
+            report.stability = Some(format!("it is the same now, remove [expect]: {}", expect.reason));
+        }
+        Verdict::Unverified { .. } | Verdict::NotRun { .. } => {
+            report.verdict = report.verdict.clone().worse(fail("expected \"different\", could not tell".into()));
+        }
+    }
+}
+
+fn largest_ulp(report: &CaseReport) -> Option<u64> {
+    let of = |a: &ArmReport| a.comparison.as_ref()?.first.as_ref()?.elements.as_ref()?.max_ulp;
+    report.arms.iter().filter(|a| a.verdict == Verdict::Different).map(of).collect::<Option<Vec<u64>>>()?.into_iter().max()
+}
+
+/// A mutant case passes when every planted fault is named by its detector and by no other.
+fn mutant(case: &Case, options: &Options<'_>) -> CaseReport {
+    let mut report = CaseReport::new(case, Verdict::Same);
+    let (mut caught, mut planted) = (0, 0);
+    for (field, fault) in case.faults() {
+        let (fault, wanted) = dealt(case, &fault, options.shuffle);
+        planted += 1;
+        let part = field.map_or_else(String::new, |f| format!("--{f}"));
+        let runner = runner(case, options, &part);
+        let verdict = match plan(case, Some(&fault), &runner.work) {
+            Err(e) => Verdict::unverified(Reason::EngineFailed, e),
+            Ok(plan) => {
+                let runs = carry_out(&plan, &runner);
+                let arms = judge(case, &runs);
+                let findings = detect::look(&evidence(&runs, &arms));
+                let verdict = named(&fault, wanted, &findings, &arms);
+                report.findings.extend(findings);
+                verdict
+            }
+        };
+        caught += usize::from(verdict == Verdict::Same);
+        let name = field.unwrap_or("mutant");
+        report.arms.push(ArmReport { name: name.to_owned(), ..extra(name, verdict, None, case) });
+        let _ = std::fs::remove_dir_all(&runner.work);
+    }
+    report.mutants = Some((caught, planted));
+    report.verdict = report.arms.iter().map(|a| a.verdict.clone()).fold(Verdict::Same, Verdict::worse);
+    report
+}
+
+/// The fault that a mutant's name stands for in this run, and the detector that must name it.
+fn dealt(case: &Case, fault: &Fault, shuffle: Option<u64>) -> (Fault, String) {
+    let caught_by = case.mutant.as_ref().map(|m| m.caught_by.clone()).unwrap_or_default();
+    match shuffle.and_then(|seed| fault.dealt(seed)) {
+        None => (fault.clone(), caught_by),
+        Some((name, other)) => {
+            let detector = DETECTORS.iter().find(|d| d.mutants.contains(&name)).map_or("", |d| d.slug);
+            (other, detector.to_owned())
+        }
+    }
+}
+
+fn named(fault: &Fault, wanted: String, findings: &[Finding], arms: &[ArmReport]) -> Verdict {
+    if let Some(arm) = arms.iter().find(|a| matches!(a.verdict, Verdict::Unverified { .. })) {
+        return arm.verdict.clone();
+    }
+    let names: Vec<&str> = findings.iter().map(|f| f.detector).collect();
+    if names != [wanted.as_str()] {
+        return Verdict::Different;
+    }
+    match fault {
+        Fault::CheckpointOmits { field } => {
+            let fits = |n: &String| n == field || (field.ends_with('.') && n.starts_with(field.as_str()));
+            if findings[0].names.iter().all(fits) { Verdict::Same } else { Verdict::Different }
+        }
+        _ => Verdict::Same,
+    }
+}
+
+/// Traces of green cases go, unless they are kept.
+fn tidy(options: &Options<'_>, runner: &Runner<'_>, report: &CaseReport) {
+    if !options.keep && report.verdict == Verdict::Same {
+        let _ = std::fs::remove_dir_all(&runner.work);
+    }
+}
+
+/// Names of the arms a case will report, for a list that is complete before anything ran.
+pub fn arm_names(case: &Case, against: bool) -> Vec<String> {
+    if case.mutant.is_some() {
+        return case.faults().iter().map(|(field, _)| field.unwrap_or("mutant").to_owned()).collect();
+    }
+    let mut names: Vec<String> = match plan(case, None, Path::new("")) {
+        Ok(plan) => plan.arms.iter().map(|a| a.name.clone()).collect(),
+        Err(_) => vec!["base".to_owned()],
+    };
+    if against {
+        names.push("against".to_owned());
+    } else if case.golden {
+        names.push("golden".to_owned());
+    }
+    names
+}

@@ -1,0 +1,163 @@
+//! Goldens as files: accepted snapshots, pending ones, and what accepting demands.
+//!
+//! Files are insta snapshots, so that `cargo insta review` works on them; reading is insta's own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::compare::golden::render;
+use crate::compare::verdict::{Comparison, Reason};
+use crate::digest::sha::{Digest, Hasher, sha256};
+use crate::scenario::case::{Case, Guarantee};
+use crate::trace::reader::Trace;
+use crate::trace::writer::write_atomically;
+
+/// Where a case's accepted snapshot is. At `cpu_to_gpu` no keyed field remains in its key, and it has none.
+pub fn path(case: &Case) -> PathBuf {
+    let cases = case.path.parent().and_then(Path::parent).unwrap_or(Path::new("."));
+    let root = cases.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let key = if case.guarantee == Guarantee::CpuToGpu { String::new() } else { format!("@{}", std::env::consts::ARCH) };
+    root.join("snapshots").join(format!("{}{key}.snap", case.name))
+}
+
+/// The accepted text, if there is any.
+pub fn accepted(case: &Case) -> Result<Option<String>, String> {
+    let path = path(case);
+    if !path.exists() {
+        return Ok(None);
+    }
+    read(&path).map(Some)
+}
+
+/// Text of a snapshot file.
+pub fn read(path: &Path) -> Result<String, String> {
+    let snapshot = insta::Snapshot::from_file(path).map_err(|e| format!("{}: not a snapshot: {e}", path.display()))?;
+    let text = snapshot.as_text().ok_or_else(|| format!("{}: not a text snapshot", path.display()))?;
+    Ok(text.to_string())
+}
+
+/// Compares a trace with the accepted snapshot.
+pub fn compare(case: &Case, trace: &Trace) -> Comparison {
+    match accepted(case) {
+        Ok(Some(text)) => crate::compare::golden::compare(&text, &render(trace)),
+        Ok(None) => {
+            let detail = format!("{} does not exist; review and `samebits accept --reason TEXT`", path(case).display());
+            Comparison::unverified(Reason::NoGolden, detail)
+        }
+        Err(e) => Comparison::unverified(Reason::NotComparable, e),
+    }
+}
+
+/// Content hashes of what decides a golden: `src`, `kernels`, `Cargo.lock`, the case. Files that do not exist have none.
+pub fn content_hashes(root: &Path, case: &Path) -> BTreeMap<String, String> {
+    let mut hashes = BTreeMap::new();
+    for name in ["src", "kernels", "Cargo.lock"] {
+        if let Some(digest) = tree_digest(&root.join(name)) {
+            hashes.insert(name.to_owned(), digest.to_string());
+        }
+    }
+    if let Some(digest) = tree_digest(case) {
+        hashes.insert("case".to_owned(), digest.to_string());
+    }
+    hashes
+}
+
+/// Digest of a file, or of a folder's files by path.
+pub fn tree_digest(path: &Path) -> Option<Digest> {
+    if path.is_file() {
+        return fs::read(path).ok().map(|bytes| sha256(&bytes));
+    }
+    let mut names: Vec<PathBuf> = fs::read_dir(path).ok()?.filter_map(|e| Some(e.ok()?.path())).collect();
+    names.sort();
+    let mut hasher = Hasher::default();
+    for name in names {
+        let part = tree_digest(&name)?;
+        hasher.update(name.file_name()?.as_encoded_bytes()).update(b"\0").update(&part.0);
+    }
+    Some(hasher.finish())
+}
+
+/// Content hashes that this binary was built from, by `build.rs`.
+pub fn built_from() -> BTreeMap<String, String> {
+    let pairs = [("src", env!("SAMEBITS_HASH_SRC")), ("kernels", env!("SAMEBITS_HASH_KERNELS")), ("Cargo.lock", env!("SAMEBITS_HASH_LOCK"))];
+    pairs.into_iter().filter(|(_, v)| !v.is_empty()).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+}
+
+/// Writes a pending snapshot beside the accepted one, or below `folder`.
+pub fn write_pending(case: &Case, trace: &Trace, folder: Option<&Path>) -> std::io::Result<PathBuf> {
+    let accepted = path(case);
+    let name = format!("{}.new", accepted.file_name().unwrap_or_default().to_string_lossy());
+    let target = match folder {
+        Some(folder) => folder.join(case.suite()).join(name),
+        None => accepted.with_file_name(name),
+    };
+    let mut hashes = built_from();
+    hashes.extend(tree_digest(&case.path).map(|d| ("case".to_owned(), d.to_string())));
+    write_atomically(&target, snapshot(case, trace, &hashes, "pending").as_bytes())?;
+    Ok(target)
+}
+
+/// A snapshot file's text: metadata that is shown but not compared, then the golden.
+fn snapshot(case: &Case, trace: &Trace, hashes: &BTreeMap<String, String>, reason: &str) -> String {
+    let mut text = format!("---\nsource: {}\ndescription: {}\ninfo:\n", case_file(case), yaml(reason));
+    for (name, digest) in hashes {
+        text.push_str(&format!("  {name}: {digest}\n"));
+    }
+    for (name, value) in trace.open.identity.noted.iter().filter(|(n, _)| !n.starts_with("env.")) {
+        text.push_str(&format!("  noted.{name}: {}\n", yaml(value)));
+    }
+    text.push_str(&format!("  closed: {:?}\n", trace.close.status));
+    text.push_str("---\n");
+    text.push_str(&render(trace));
+    text
+}
+
+fn case_file(case: &Case) -> String {
+    format!("cases/{}.toml", case.name)
+}
+
+/// A YAML double-quoted scalar.
+fn yaml(text: &str) -> String {
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+/// The metadata lines of a pending snapshot: hashes, and how its trace was closed.
+pub fn pending_info(path: &Path) -> Result<BTreeMap<String, String>, String> {
+    let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let head = text.split("\n---\n").next().unwrap_or_default();
+    let pair = |line: &str| line.strip_prefix("  ")?.split_once(": ").map(|(k, v)| (k.to_owned(), v.trim().to_owned()));
+    Ok(head.lines().filter_map(pair).collect())
+}
+
+/// Why a pending snapshot may not be accepted.
+pub fn refusal(pending: &Path, root: &Path, case: &Case) -> Result<(), String> {
+    let name = pending.display();
+    let info = pending_info(pending)?;
+    if info.get("closed").map(String::as_str) != Some("Complete") {
+        return Err(format!("{name}: its run has no complete closing record"));
+    }
+    if !read(pending)?.lines().any(|l| l.starts_with("close root ")) {
+        return Err(format!("{name}: it has no closing line"));
+    }
+    let here = content_hashes(root, &case.path);
+    for (what, digest) in &here {
+        match info.get(what) {
+            Some(made) if made == digest => {}
+            Some(_) => return Err(format!("{name}: {what} changed since it was made; run `samebits test {}` again", case.name)),
+            None => return Err(format!("{name}: it does not say which {what} it was made from")),
+        }
+    }
+    Ok(())
+}
+
+/// Takes a pending snapshot over with a reason.
+pub fn accept(pending: &Path, root: &Path, case: &Case, reason: &str) -> Result<PathBuf, String> {
+    refusal(pending, root, case)?;
+    let text = fs::read_to_string(pending).map_err(|e| format!("{}: {e}", pending.display()))?;
+    let with_reason = text.replacen("description: \"pending\"", &format!("description: {}", yaml(reason)), 1);
+    let target = path(case);
+    write_atomically(&target, with_reason.as_bytes()).map_err(|e| format!("{}: {e}", target.display()))?;
+    fs::remove_file(pending).map_err(|e| format!("{}: {e}", pending.display()))?;
+    Ok(target)
+}
