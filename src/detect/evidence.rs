@@ -17,6 +17,8 @@ pub struct ArmEvidence<'a> {
     pub kind: &'a ArmKind,
     /// its traces; several when it repeats in one process
     pub traces: &'a [Trace],
+    /// events of its first trace, also of one that was not closed
+    pub events: &'a [Event],
     /// against the base, in the arm's scope; None for the base and for arms that must differ
     pub comparison: Option<&'a Comparison>,
 }
@@ -97,11 +99,6 @@ impl<'a> Evidence<'a> {
     /// A plain repeat that differs from the base.
     pub fn unstable(&self) -> Option<&ArmEvidence<'a>> {
         self.repeats().find(|a| a.differs())
-    }
-
-    /// Events of a name in a trace.
-    pub fn events<'t>(trace: &'t Trace, name: &'t str) -> impl Iterator<Item = &'t Event> {
-        trace.events.iter().filter(move |e| e.name == name)
     }
 }
 

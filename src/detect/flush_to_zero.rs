@@ -17,7 +17,7 @@ fn look(evidence: &Evidence<'_>) -> Option<Finding> {
     let mut arms = Vec::new();
     let mut names = Vec::new();
     for arm in &evidence.arms {
-        let event = arm.traces.iter().find_map(|t| Evidence::events(t, "float-mode").next());
+        let event = arm.events.iter().find(|e| e.name == "float-mode");
         if let Some(event) = event {
             arms.push(arm.name.to_owned());
             names.push(event.detail.clone());

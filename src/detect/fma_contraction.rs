@@ -1,7 +1,7 @@
 //! A multiplication and an addition fused into one rounding where the contract has two.
 
 use super::Detector;
-use super::evidence::{ArmEvidence, Evidence, Finding, f32_values, first_difference};
+use super::evidence::{ArmEvidence, Evidence, Finding, f32_values};
 use crate::bits::fma::fma_soft;
 use crate::scenario::plan::ArmKind;
 use crate::trace::reader::Trace;
@@ -22,25 +22,28 @@ fn look(evidence: &Evidence<'_>) -> Option<Finding> {
         return None;
     }
     let base = evidence.base()?;
+    let tau = base.open.settings["training"]["tau"].as_f64()? as f32;
     // Some path differs from the base's, so one of the two is contracted.
     let arm = evidence.of(|k| matches!(k, ArmKind::Simd { .. })).find(|a| a.differs())?;
-    let other = arm.traces.first()?;
-    let (x, y, culprit) = first_difference(base, other)?;
-    let tau = base.open.settings["training"]["tau"].as_f64()? as f32;
-    let mut names = Vec::new();
-    for (name, _) in x.fp.iter().filter(|(n, fp)| n.starts_with("target.") && y.fp.get(n) != Some(*fp)) {
-        let contracted = [(base, x), (other, y)].map(|(trace, body)| is_contracted(trace, body, name, tau));
-        if contracted.contains(&Some(true)) && contracted.contains(&Some(false)) {
-            names.push(name.to_owned());
+    let contracted = [base, arm.traces.first()?].map(|trace| contracted_tensor(trace, tau));
+    let [(Some((place, tensor)), None) | (None, Some((place, tensor)))] = [contracted.into()] else { return None };
+    let what = format!("{tensor} at {place}: tau*(w - target) + target has one rounding on one path, two on the other");
+    let names = vec!["target".to_owned(), tensor];
+    Finding::new(names, what, paths(evidence.of(|k| matches!(k, ArmKind::Simd { .. }))))
+}
+
+/// The first place and tensor of a trace whose new values are those of the contracted expression only.
+fn contracted_tensor(trace: &Trace, tau: f32) -> Option<(String, String)> {
+    let steps = trace.bodies.iter().filter(|(kind, _)| *kind == "step").map(|(_, body)| body);
+    for body in steps {
+        let names = body.values.iter().map(|(n, _)| n).filter(|n| n.starts_with("target.") && *n != "target.q_next");
+        for name in names {
+            if is_contracted(trace, body, name, tau) == Some(true) {
+                return Some((body.place.to_string(), name.to_owned()));
+            }
         }
     }
-    if names.is_empty() {
-        return None;
-    }
-    let operation = culprit.map_or_else(|| "the Polyak update".to_owned(), |c| c.operation);
-    let what = format!("{operation} at {}: one rounding on one path, two on the other", x.place);
-    names.insert(0, operation);
-    Finding::new(names, what, paths(evidence.of(|k| matches!(k, ArmKind::Simd { .. }))))
+    None
 }
 
 fn paths<'e, 'a: 'e>(arms: impl Iterator<Item = &'e ArmEvidence<'a>>) -> Vec<String> {

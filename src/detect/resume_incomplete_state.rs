@@ -40,8 +40,8 @@ fn look(evidence: &Evidence<'_>) -> Option<Finding> {
 
 /// Tensors that are not after the resume what they were at the checkpoint.
 pub fn lost(base: &Trace, arm: &ArmEvidence<'_>) -> Vec<String> {
-    let Some(after) = arm.traces.first().and_then(|t| Evidence::events(t, "resume").next()) else { return Vec::new() };
-    let saved = Evidence::events(base, "checkpoint").find(|e| e.place == after.place);
+    let Some(after) = arm.events.iter().find(|e| e.name == "resume") else { return Vec::new() };
+    let saved = base.events.iter().find(|e| e.name == "checkpoint" && e.detail == after.detail);
     let Some(saved) = saved else { return Vec::new() };
     let differs = |(name, fp): &(&str, &crate::digest::fingerprint::Fingerprint)| saved.fp.get(name) != Some(*fp);
     after.fp.iter().filter(differs).map(|(name, _)| name.to_owned()).collect()

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::sha::hex;
+use super::sha::{hex, to_hex};
 
 /// Bytes of one block.
 pub const BLOCK: usize = 1024;
@@ -109,7 +109,8 @@ impl Maintained {
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}{:016x}", self.0[0], self.0[1])
+        let [low, high] = self.0.map(u64::to_be_bytes);
+        f.write_str(&to_hex(&[low, high].concat()))
     }
 }
 

@@ -34,7 +34,7 @@ pub fn sha256(bytes: &[u8]) -> Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        f.write_str(&to_hex(&self.0))
     }
 }
 
@@ -51,6 +51,13 @@ impl FromStr for Digest {
         let bad = || format!("expected 64 lower-case hex digits, found {:?}", text.chars().take(80).collect::<String>());
         hex(text).ok_or_else(bad).map(Digest)
     }
+}
+
+/// Lower-case hex digits of bytes.
+pub fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |d: u8| char::from(DIGITS[usize::from(d)]);
+    bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
 }
 
 /// Exactly `2·N` lower-case hex digits as bytes.

@@ -245,6 +245,22 @@ impl Replay {
         }
     }
 
+    /// Planted: counts the rows of a step that is not written.
+    pub fn plant_unwritten(&mut self, step: u64) {
+        let first = self.first_slot(step);
+        (first..first + self.environments).for_each(|row| self.tree.set(row, self.priority_max));
+    }
+
+    /// True when every row that `steps` environment steps make sampleable has a priority, and there is one.
+    pub fn can_be_sampled(&self, steps: u64) -> bool {
+        let mut sampleable = self.sampleable_steps(steps);
+        let has_priority = |step| {
+            let first = self.first_slot(step);
+            self.priority[first..first + self.environments].iter().all(|q| *q > 0)
+        };
+        !sampleable.is_empty() && sampleable.all(has_priority)
+    }
+
     fn first_slot(&self, step: u64) -> usize {
         (step % self.slots() as u64) as usize * self.environments
     }

@@ -460,17 +460,17 @@ impl<'a> Running<'a> {
         if !named {
             remove_older(&wanted.folder, &folder, &wanted.cuts)?;
         }
-        self.state_event(trainer, "checkpoint")
+        self.state_event(trainer, "checkpoint", cut)
     }
 
-    /// Says which tensors are in the state just saved or just loaded.
-    fn state_event(&mut self, trainer: &Trainer<'_>, name: &str) -> Result<(), Stop> {
+    /// Says which tensors are in the state just saved or just loaded; `detail` names the checkpoint.
+    fn state_event(&mut self, trainer: &Trainer<'_>, name: &str, cut: Cut) -> Result<(), Stop> {
         let fault = self.session.request.fault.as_ref();
         let tensors = trainer.state.tensors().into_iter();
         let written = tensors.filter(|t| name != "checkpoint" || !checkpoint::omitted(&t.name, fault));
         let fp = Ordered(written.map(|t| (t.name.clone(), t.step_fingerprint())).collect());
         let place = place(trainer, trainer.state.fold_updates);
-        Ok(self.observer.event(Event { place, name: name.into(), detail: String::new(), fp })?)
+        Ok(self.observer.event(Event { place, name: name.into(), detail: cut.name(), fp })?)
     }
 
     /// Loads a checkpoint; returns the cycles done.
@@ -493,11 +493,12 @@ impl<'a> Running<'a> {
             }
             trainer.state.load(&name, bytes);
         }
-        check_loaded(trainer, &self.session.market).map_err(refuse)?;
-        trainer.resumed();
         self.finished = checkpoint.manifest.finished.clone();
-        self.state_event(trainer, "resume")?;
-        Ok(checkpoint.manifest.cut.cycle)
+        let (cut, every) = (checkpoint.manifest.cut, self.session.settings().evaluation.every);
+        trainer.resumed(cut.cycle.checked_div(every).unwrap_or(0));
+        self.state_event(trainer, "resume", cut)?;
+        check_loaded(trainer, &self.session.market).map_err(refuse)?;
+        Ok(cut.cycle)
     }
 
     fn stop(&mut self, trainer: &Trainer<'_>, found: NotFinite) -> Result<Outcome, EngineError> {
@@ -530,7 +531,7 @@ fn place(trainer: &Trainer<'_>, step: u64) -> Place {
     Place { fold: Some(trainer.fold.index), step: Some(step), ..Place::default() }
 }
 
-/// Indices of a loaded state must point into the market and its fold, whatever a file claims.
+/// A loaded state must fit the market, its fold and itself, whatever a file claims.
 fn check_loaded(trainer: &Trainer<'_>, market: &Market) -> Result<(), String> {
     let (state, train) = (&trainer.state, &trainer.fold.train);
     if let Some(t) = state.env.time.iter().find(|t| !(train.start..train.end - 1).contains(&(**t as usize))) {
@@ -538,6 +539,9 @@ fn check_loaded(trainer: &Trainer<'_>, market: &Market) -> Result<(), String> {
     }
     if let Some(t) = state.replay.time.iter().find(|t| **t as usize + 1 >= market.bars) {
         return Err(format!("replay.time holds bar {t} of {}", market.bars));
+    }
+    if !state.replay.can_be_sampled(state.env_steps) {
+        return Err(format!("env.steps is {}, and replay.priority holds no priority for the rows it makes", state.env_steps));
     }
     if state.replay.actions.iter().any(|a| usize::from(*a) >= ACTIONS) {
         return Err("replay.actions holds an action above 4".into());

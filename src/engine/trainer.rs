@@ -94,8 +94,11 @@ impl<'a> Trainer<'a> {
         Trainer { settings, market, cpu, fold, state, ledger, fault, scratch, planted_draws: 0, planted_redraws: 0 }
     }
 
-    /// Forgets reports that a checkpoint does not hold, after the state was loaded.
-    pub fn resumed(&mut self) {
+    /// Takes in that the state was loaded, after `evaluations` evaluations of the fold.
+    pub fn resumed(&mut self, evaluations: u64) {
+        if self.fault == Some(Fault::EvaluationDraws) {
+            self.planted_draws = evaluations as u32;
+        }
         self.state.rebuild();
         self.ledger.clear();
         self.planted_redraws = u64::from(self.fault == Some(Fault::SamplerRedraws));
@@ -219,7 +222,7 @@ impl<'a> Trainer<'a> {
         s.rows.resize(dimensions.batch, 0);
         let ahead = u64::from(self.fault == Some(Fault::SamplePastHead));
         if ahead == 1 {
-            self.state.replay.open(self.state.env_steps);
+            self.state.replay.plant_unwritten(self.state.env_steps);
         }
         let updates = self.state.t + self.planted_redraws;
         let (key, steps) = (self.state.streams.sample, self.state.env_steps + ahead);

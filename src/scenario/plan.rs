@@ -116,11 +116,14 @@ pub fn resolve(case: &Case, fault: Option<&Fault>, facts: &Facts, work: &Path) -
     let mut plan = Builder { case, facts, work, base, arms: Vec::new() };
     plan.add_base();
     plan.add_processes();
-    plan.add_paths();
-    plan.add_folds();
     plan.add_resumes();
-    plan.add_evaluations();
-    plan.add_traces();
+    // A fault of checkpoints is planted for each field in turn; only these arms can show it.
+    if !matches!(fault, Some(Fault::CheckpointOmits { .. })) {
+        plan.add_paths();
+        plan.add_folds();
+        plan.add_evaluations();
+        plan.add_traces();
+    }
     Plan { arms: plan.arms, folds: facts.folds }
 }
 

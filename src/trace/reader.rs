@@ -142,6 +142,19 @@ pub fn read_from(path: &Path, source: impl BufRead) -> Result<Trace, ReadError> 
     Ok(Trace { path: path.to_owned(), open, bodies, events, close, chain })
 }
 
+/// Events in the readable prefix of a trace that was not closed; none when there is no such file.
+pub fn prefix_events(path: &Path) -> Vec<Event> {
+    let Ok(file) = File::open(path) else { return Vec::new() };
+    let mut lines = Lines { path, source: BufReader::new(file).take(TRACE_LIMIT), line: 0, chain: chain_start() };
+    let mut events = Vec::new();
+    while let Ok(Some(record)) = lines.next() {
+        if let Record::Event(event) = record {
+            events.push(event);
+        }
+    }
+    events
+}
+
 fn check_open<R: BufRead>(lines: &Lines<'_, R>, open: &Open) -> Result<(), ReadError> {
     if open.schema != SCHEMA {
         return Err(lines.format(format!("schema {:?}, expected {SCHEMA:?}", open.schema)));

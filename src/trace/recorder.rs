@@ -7,10 +7,10 @@ use super::record::{Body, Close, Event, Level, Number, Op, Open, Ordered, Record
 use super::writer::Writer;
 use crate::digest::fingerprint::{Fingerprint, fingerprint};
 use crate::digest::root::root;
-use crate::digest::sha::{Digest, sha256};
+use crate::digest::sha::{Digest, sha256, to_hex};
 
 /// Largest tensor, in bytes, that `--values` keeps in a record.
-pub const VALUE_LIMIT: usize = 16 * 1024;
+pub const VALUE_LIMIT: usize = 1024;
 
 /// Writes what an engine reports to one trace file.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Recorder {
                 body.sha256.0.push((tensor.name.clone(), sha256(tensor.bytes)));
             }
             if self.values && tensor.bytes.len() <= VALUE_LIMIT {
-                body.values.0.push((tensor.name.clone(), hex(tensor.bytes)));
+                body.values.0.push((tensor.name.clone(), to_hex(tensor.bytes)));
             }
         }
         body.metrics.0.extend(report.metrics.iter().map(|(name, x)| ((*name).to_owned(), Number::new(*x))));
@@ -153,12 +153,4 @@ impl Observer for Recorder {
 
 fn write_error(path: &Path, source: std::io::Error) -> ObserveError {
     ObserveError::Write { path: path.display().to_string(), source }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, b| {
-        let _ = write!(text, "{b:02x}");
-        text
-    })
 }

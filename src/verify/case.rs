@@ -220,6 +220,7 @@ fn evidence<'a>(runs: &'a [ArmRun], reports: &'a [ArmReport]) -> Evidence<'a> {
         name: &run.arm.name,
         kind: &run.arm.kind,
         traces: run.traces.as_deref().unwrap_or_default(),
+        events: &run.events,
         comparison: report.comparison.as_ref(),
     };
     Evidence { arms: runs.iter().zip(reports).map(arm).collect() }
@@ -361,7 +362,9 @@ fn dealt(case: &Case, fault: &Fault, shuffle: Option<u64>) -> (Fault, String) {
 }
 
 fn named(fault: &Fault, wanted: String, findings: &[Finding], arms: &[ArmReport]) -> Verdict {
-    if let Some(arm) = arms.iter().find(|a| matches!(a.verdict, Verdict::Unverified { .. })) {
+    // An arm that the engine itself refused to go on with is fine where the finding is about that arm.
+    let explained = |a: &ArmReport| findings.iter().any(|f| f.arms.contains(&a.name));
+    if let Some(arm) = arms.iter().find(|a| matches!(a.verdict, Verdict::Unverified { .. }) && !explained(a)) {
         return arm.verdict.clone();
     }
     let names: Vec<&str> = findings.iter().map(|f| f.detector).collect();

@@ -11,6 +11,7 @@ use crate::scenario::plan::{Arm, ArmKind};
 use crate::scenario::request::repeat_name;
 use crate::scenario::settings::Size;
 use crate::trace::reader::{self, Trace};
+use crate::trace::record::Event;
 use crate::trace::writer::part_name;
 
 /// How runs are made.
@@ -33,6 +34,8 @@ pub struct ArmRun {
     pub arm: Arm,
     /// its traces (several for `repeat`), or why there are none
     pub traces: Result<Vec<Trace>, Verdict>,
+    /// events of the first trace, also of one that was not closed
+    pub events: Vec<Event>,
     /// how long it took
     pub elapsed: Duration,
 }
@@ -62,7 +65,11 @@ impl Runner<'_> {
             }
             Ok(finished) => (collect(&finished, &trace, request.repeat), finished.elapsed),
         };
-        ArmRun { arm: arm.clone(), traces, elapsed }
+        let events = match &traces {
+            Ok(traces) => traces.first().map(|t| t.events.clone()).unwrap_or_default(),
+            Err(_) => reader::prefix_events(&part_name(&trace)),
+        };
+        ArmRun { arm: arm.clone(), traces, events, elapsed }
     }
 
     /// Makes several arms, as many at a time as the slots allow.
@@ -72,6 +79,7 @@ impl Runner<'_> {
             let failed = |arm: &Arm| ArmRun {
                 arm: arm.clone(),
                 traces: Err(Verdict::unverified(Reason::EngineFailed, "the thread that ran it panicked")),
+                events: Vec::new(),
                 elapsed: Duration::ZERO,
             };
             started.into_iter().zip(arms).map(|(t, arm)| t.join().unwrap_or_else(|_| failed(arm))).collect()
