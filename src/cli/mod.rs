@@ -1,7 +1,11 @@
 //! The command line: one file a subcommand.
 
+pub mod accept;
 pub mod arm;
+pub mod demo;
 pub mod diff;
+pub mod doctor;
+pub mod mutants;
 pub mod run;
 pub mod show;
 pub mod table;
@@ -35,6 +39,14 @@ pub enum Command {
     Test(test::Args),
     /// Compare two runs: traces, exports, checkpoints or safetensors files
     Diff(diff::Args),
+    /// Take pending goldens over, with a reason
+    Accept(accept::Args),
+    /// Say what this machine has and lacks, and the next command
+    Doctor(doctor::Args),
+    /// One green and one red verdict in ten seconds, without a checkout
+    Demo,
+    /// The matrix of planted faults and the detectors that name them
+    Mutants(mutants::Args),
     /// Run the contract's vectors on every SIMD path of this machine
     Vectors(vectors::Args),
     /// Show what a case resolves to: settings, arms, golden, trace size
@@ -80,6 +92,10 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::main(args),
         Command::Test(args) => test::main(args),
         Command::Diff(args) => diff::main(args),
+        Command::Accept(args) => accept::main(args),
+        Command::Doctor(args) => doctor::main(args),
+        Command::Demo => demo::main(),
+        Command::Mutants(args) => mutants::main(args),
         Command::Vectors(args) => vectors::main(args),
         Command::Show(args) => show::main(args),
         Command::List => show::list(),

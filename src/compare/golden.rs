@@ -10,7 +10,7 @@ use super::verdict::{Compared, Comparison, Divergence, Verdict};
 use crate::digest::fingerprint::Fingerprint;
 use crate::digest::root::fingerprint_root;
 use crate::trace::reader::Trace;
-use crate::trace::record::{Body, Place};
+use crate::trace::record::{Body, NOT_FINITE, Place};
 
 /// First line of a golden.
 pub const SCHEMA: &str = "samebits-golden/1";
@@ -71,6 +71,10 @@ pub fn render(trace: &Trace) -> String {
             _ => {}
         }
     }
+    for event in trace.events.iter().filter(|e| e.name == NOT_FINITE) {
+        let _ = writeln!(text, "event {} {NOT_FINITE} {}", place_text(&event.place), event.detail);
+    }
+    let _ = writeln!(text, "close status {:?}", trace.close.status);
     let _ = writeln!(text, "close root {}", trace.close.root);
     text
 }

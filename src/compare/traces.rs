@@ -9,7 +9,7 @@ use super::tensors::elements;
 use super::verdict::{Comparison, Divergence, Reason, Verdict};
 use crate::scenario::case::Scope;
 use crate::trace::reader::Trace;
-use crate::trace::record::{Body, Dtype, Level, Op, Place};
+use crate::trace::record::{Body, Dtype, Level, NOT_FINITE, Op, Place};
 
 type Key<'a> = (Option<u32>, &'static str, &'a Option<String>, Option<u64>, Option<u64>);
 
@@ -199,6 +199,11 @@ impl<'a> Work<'a> {
         if x.status != y.status {
             let values = [format!("{:?}", x.status), format!("{:?}", y.status)];
             self.differ("close", &Body::default(), &Body::default(), "status", "metric", values);
+        }
+        let stop = |t: &Trace| t.events.iter().find(|e| e.name == NOT_FINITE).map(|e| format!("{}: {}", e.place, e.detail));
+        if stop(self.a) != stop(self.b) {
+            let values = [self.a, self.b].map(|t| stop(t).unwrap_or_else(|| "it did not stop".to_owned()));
+            self.differ("close", &Body::default(), &Body::default(), NOT_FINITE, "metric", values);
         }
         let already = self.result.first.is_some();
         let mut seen = std::collections::BTreeSet::new();

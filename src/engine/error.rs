@@ -21,6 +21,13 @@ pub struct NotFinite {
     pub bits: u32,
 }
 
+impl NotFinite {
+    /// `norm[0]`; the bits of a NaN are the platform's and stay out.
+    pub fn element_name(&self) -> String {
+        format!("{}[{}]", self.tensor, self.element)
+    }
+}
+
 /// Any failure of a run.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {

@@ -24,7 +24,7 @@ use crate::scenario::settings::{FoldStart, PatternKind, Settings, SyntheticSetti
 use crate::trace::identity;
 use crate::trace::observer::{Moment, Observer, Report, TensorView};
 use crate::trace::record::{
-    Coverage, Dtype, Event, Level, Open, Ordered, Place, Resumed, SCHEMA, Status, TensorDecl,
+    Coverage, Dtype, Event, Level, NOT_FINITE, Open, Ordered, Place, Resumed, SCHEMA, Status, TensorDecl,
 };
 
 /// Name of the arithmetic contract.
@@ -505,7 +505,7 @@ impl<'a> Running<'a> {
         let report = Report { place: place(trainer, found.step), tensors: trainer.state.tensors(), ..Report::default() };
         self.observer.report(Moment::Step, &report)?;
         let place = place(trainer, found.step);
-        let event = Event { place, name: "not-finite".into(), detail: found.to_string(), fp: Ordered::default() };
+        let event = Event { place, name: NOT_FINITE.into(), detail: found.element_name(), fp: Ordered::default() };
         self.observer.event(event)?;
         self.close(Status::NotFinite, &trainer.state.tensors(), Some(found))
     }

@@ -299,6 +299,9 @@ pub struct Body {
     pub values: Ordered<String>,
 }
 
+/// Name of the event that says where rule 11 stopped a run; its detail is `tensor[element]`.
+pub const NOT_FINITE: &str = "not-finite";
+
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Event {

@@ -1,0 +1,98 @@
+//! `samebits doctor`: what this machine has and lacks.
+
+use std::path::{Path, PathBuf};
+
+use super::table::{aligned, bytes};
+use super::{Failure, workspace};
+use crate::compare::verdict::exit;
+use crate::engine::cpu::{Cpu, Faults, SimdPath};
+use crate::engine::run::threads;
+use crate::trace::identity::cpu_model;
+
+/// Arguments of `samebits doctor`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs it.
+pub fn main(args: Args) -> Result<u8, Failure> {
+    let facts = facts();
+    if args.json {
+        let map: serde_json::Map<String, serde_json::Value> =
+            facts.into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
+        println!("{}", serde_json::json!({ "schema": "samebits-doctor/1", "facts": map }));
+        return Ok(exit::SAME);
+    }
+    let rows: Vec<Vec<String>> = facts.into_iter().map(|(k, v)| vec![k.to_owned(), v]).collect();
+    print!("{}", aligned(&rows, 2));
+    Ok(exit::SAME)
+}
+
+fn facts() -> Vec<(&'static str, String)> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let paths: Vec<String> = SimdPath::available().iter().map(ToString::to_string).collect();
+    let chosen = match SimdPath::from_env() {
+        Ok(path) => format!("{path} (of {}; SAMEBITS_SIMD forces one)", paths.join(", ")),
+        Err(e) => format!("refused: {e}"),
+    };
+    let cases = workspace::cases().map(|c| c.len());
+    let next = match &cases {
+        Ok(n) if *n > 0 => "samebits test",
+        _ => "samebits demo",
+    };
+    vec![
+        ("cpu", format!("{}, {cores} cores", cpu_model())),
+        ("simd path", chosen),
+        ("threads", threads(None).map_or_else(|e| format!("refused: {e}"), |n| n.to_string())),
+        ("subnormals", subnormals()),
+        ("memory", memory()),
+        ("cuda", cuda()),
+        ("files", writable(&workspace::files())),
+        ("cases", cases.map_or_else(|_| "none here".to_owned(), |n| format!("{n} below {}", workspace::shown(&workspace::root().join("cases"))))),
+        ("next", next.to_owned()),
+    ]
+}
+
+fn subnormals() -> String {
+    match Cpu::new(SimdPath::best(), 1, Faults::default()) {
+        Ok(_) => "kept (2^-126 / 2 is not zero)".to_owned(),
+        Err(e) => e.to_string(),
+    }
+}
+
+fn memory() -> String {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = |name: &str| -> Option<u64> {
+        text.lines().find_map(|l| l.strip_prefix(name)?.trim().strip_suffix(" kB")?.trim().parse().ok())
+    };
+    match (kib("MemTotal:"), kib("MemAvailable:")) {
+        (Some(all), Some(free)) => format!("{} available of {}", bytes(free * 1024), bytes(all * 1024)),
+        _ => "unavailable".to_owned(),
+    }
+}
+
+/// Looks for the driver's library where the loader does; this version uses no GPU.
+fn cuda() -> String {
+    let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&named).collect();
+    folders.extend(["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib"].map(PathBuf::from));
+    let found = folders.iter().map(|f| f.join("libcuda.so.1")).find(|p| p.exists());
+    let device = Path::new("/dev/nvidiactl").exists();
+    match (found, device) {
+        (Some(library), true) => format!("driver found ({}); this version runs its cases on the CPU only", library.display()),
+        (Some(library), false) => format!("{} without /dev/nvidiactl; in a container, start it with --gpus all", library.display()),
+        (None, true) => "a device without libcuda.so.1; install the NVIDIA driver's libraries or set LD_LIBRARY_PATH".to_owned(),
+        (None, false) => "no CUDA device: GPU cases are not run, the CPU goldens are the GPU's too".to_owned(),
+    }
+}
+
+fn writable(folder: &Path) -> String {
+    let shown = workspace::shown(folder);
+    match std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder)) {
+        Ok(_) => format!("{shown} (SAMEBITS_DIR moves it)"),
+        Err(e) => format!("{shown}: {e}; set SAMEBITS_DIR to a folder that can be written"),
+    }
+}
