@@ -32,9 +32,9 @@ pub fn comparison(c: &Comparison) -> String {
         let _ = writeln!(text, "  compared: {}", c.compared.words());
     }
     if c.verdict != Verdict::Same {
-        c.noted.iter().for_each(|n| drop(writeln!(text, "  noted: {n}")));
+        c.noted.iter().for_each(|n| text.push_str(&format!("  noted: {n}")));
     }
-    c.left_out.iter().take(5).for_each(|n| drop(writeln!(text, "  left out: {n}")));
+    c.left_out.iter().take(5).for_each(|n| text.push_str(&format!("  left out: {n}")));
     if c.left_out.len() > 5 {
         let _ = writeln!(text, "  left out: {} more", c.left_out.len() - 5);
     }
@@ -103,7 +103,7 @@ pub fn details(report: &CaseReport) -> String {
             let _ = writeln!(text, "    {}: {detail}", reason.word());
         }
         if let Some(c) = &arm.comparison {
-            comparison(c).lines().skip(1).for_each(|l| drop(writeln!(text, "  {l}")));
+            comparison(c).lines().skip(1).for_each(|l| text.push_str(&format!("  {l}")));
         }
         let _ = writeln!(text, "    repeat: {}", arm.command);
     }
@@ -117,8 +117,8 @@ pub fn details(report: &CaseReport) -> String {
     {
         let _ = writeln!(text, "  {}: {detail}", reason.word());
     }
-    report.expected.iter().for_each(|r| drop(writeln!(text, "  expected: {r}")));
-    report.stability.iter().for_each(|s| drop(writeln!(text, "  {s}")));
+    report.expected.iter().for_each(|r| text.push_str(&format!("  expected: {r}")));
+    report.stability.iter().for_each(|s| text.push_str(&format!("  {s}")));
     if let Some(pending) = &report.pending {
         let _ = writeln!(text, "  pending golden: {}; review it, then: samebits accept --reason TEXT", pending.display());
     }

@@ -25,6 +25,15 @@ pub fn chain_next(chain: Digest, body: &str) -> Digest {
     hasher.finish()
 }
 
+/// The line of a record after a chain, and the chain after it.
+pub fn line(chain: Digest, record: &Record) -> serde_json::Result<(Digest, String)> {
+    let mut text = serde_json::to_string(record)?;
+    text.pop(); // the closing brace comes after the chain
+    let next = chain_next(chain, &text);
+    text.push_str(&format!("{CHAIN_MEMBER}{next}\"}}\n"));
+    Ok((next, text))
+}
+
 /// The file name under which an unfinished trace is written.
 pub fn part_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -70,10 +79,8 @@ impl Writer {
 
     /// Writes one record and hands it to the system, so that a killed run leaves a readable prefix.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
-        let mut line = serde_json::to_string(record)?;
-        line.pop(); // the closing brace comes after the chain
-        self.chain = chain_next(self.chain, &line);
-        line.push_str(&format!("{CHAIN_MEMBER}{}\"}}\n", self.chain));
+        let (chain, line) = line(self.chain, record)?;
+        self.chain = chain;
         self.file.write_all(line.as_bytes())?;
         self.records += 1;
         self.bytes += line.len() as u64;
