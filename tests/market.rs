@@ -11,7 +11,7 @@ use samebits::engine::market::{Bars, ReadOptions, load};
 use samebits::engine::market_csv::read_csv;
 use samebits::engine::market_error::Place;
 use samebits::engine::market_features::{Costs, MARKET_COLUMNS, Market, WARM_UP};
-use samebits::engine::market_synthetic::{SyntheticOptions, synthetic};
+use samebits::engine::market_synthetic::{Pattern, SyntheticOptions, synthetic};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -75,6 +75,27 @@ fn googl() {
     assert_eq!((bars.close[2334], bars.volume.as_ref().unwrap()[2334]), (1_264.650024, 1_846_300.0));
     assert!(bars.notes[0].starts_with("column \"Adj Close\" ignored"));
     assert_eq!(features_digest(&bars), "510f1e8473db78866bb79f317f911b61b11f56b8f0e1c20a17b0512a218a0bcf");
+}
+
+/// Would fail if synthetic bars changed, and with them every golden of a case that trades on them.
+#[test]
+fn synthetic_bars_are_pinned() {
+    let digest = |pattern, shuffle| {
+        let options = SyntheticOptions { seed: 7, bars: 512, pattern, shuffle, ..SyntheticOptions::default() };
+        let bars = synthetic(&options).unwrap();
+        let columns = [&bars.open, &bars.high, &bars.low, &bars.close, bars.volume.as_ref().unwrap()];
+        let bytes: Vec<u8> = columns.into_iter().flatten().flat_map(|x| x.to_le_bytes()).collect();
+        sha256(&bytes).to_string()
+    };
+    assert_eq!(digest(Pattern::None, false), "63c7fe10a99db97920116f4abb53368608fb3ee865661dd685ca578313148e9c");
+    assert_eq!(
+        digest(Pattern::Cycle { period: 16, strength: 0.8 }, false),
+        "f60ce571033f3bc1978d53c3903ae9408fceba01be618f33653870d95cc23d99"
+    );
+    assert_eq!(
+        digest(Pattern::Momentum { strength: 0.5 }, true),
+        "bad832e81364dc563017e147c7c70a8ea54c374f7984221b117b0d3a87e4c4d2"
+    );
 }
 
 /// Would fail if one way of writing the same three bars were read as other bars.
@@ -141,7 +162,8 @@ fn slash_dates() {
     refused(
         &file(["03/04/2020", "03/05/2020"]),
         "m.csv:2: column date: found \"03/04/2020\", month first or day first, and no row \
-        decides; expected a file with one reading; name the form in the case: time_format = \"%m/%d/%Y\" or time_format = \"%d/%m/%Y\"",
+        decides; expected a file with one reading; name the form in the case: time_format = \"%m/%d/%Y\" or \
+        time_format = \"%d/%m/%Y\"",
     );
     refused(
         &file(["13/01/2020", "01/14/2020"]),
@@ -500,7 +522,12 @@ proptest! {
 
     /// Would fail if a row depended on a later bar: the table up to bar t must not change with what follows.
     #[test]
-    fn rows_are_trailing_only(seed in 0u64..1000, t in 0usize..299, shape in prop::array::uniform4(0.01f64..1.0), magnitude in -3i32..5) {
+    fn rows_are_trailing_only(
+        seed in 0u64..1000,
+        t in 0usize..299,
+        shape in prop::array::uniform4(0.01f64..1.0),
+        magnitude in -3i32..5,
+    ) {
         let before = synthetic_bars(seed, 300);
         let mut after = before.clone();
         for later in t + 1..300 {
@@ -520,7 +547,12 @@ proptest! {
     #[test]
     fn everything_is_finite(
         seed in 0u64..1000,
-        changes in prop::collection::vec((0usize..300, prop::array::uniform4(1e-9f64..1.0), -305i32..308, prop_oneof![Just(0.0), Just(f64::MAX), 0.0..1e12]), 0..300),
+        changes in prop::collection::vec((
+            0usize..300,
+            prop::array::uniform4(1e-9f64..1.0),
+            -305i32..308,
+            prop_oneof![Just(0.0), Just(f64::MAX), 0.0..1e12],
+        ), 0..300),
     ) {
         let mut bars = synthetic_bars(seed, 300);
         for (t, shape, magnitude, volume) in changes {
@@ -540,11 +572,16 @@ proptest! {
 
     /// Would fail if a written number or time came back as another.
     #[test]
-    fn what_is_written_is_read(seed in 0u64..1000, unit in prop::sample::select(vec![SECOND, 1_000_000, 1_000, 1]), part in prop::sample::select(vec![',', ';', '\t'])) {
+    fn what_is_written_is_read(
+        seed in 0u64..1000,
+        unit in prop::sample::select(vec![SECOND, 1_000_000, 1_000, 1]),
+        part in prop::sample::select(vec![',', ';', '\t']),
+    ) {
         let expected = synthetic_bars(seed, 20);
         let mut text = ["time", "open", "high", "low", "close", "volume\n"].join(&part.to_string());
         for t in 0..20 {
-            let row = [expected.open[t], expected.high[t], expected.low[t], expected.close[t], expected.volume.as_ref().unwrap()[t]];
+            let volume = expected.volume.as_ref().unwrap();
+            let row = [expected.open[t], expected.high[t], expected.low[t], expected.close[t], volume[t]];
             text += &(expected.times[t] / unit).to_string();
             row.iter().for_each(|x| text += &format!("{part}{x:?}"));
             text.push('\n');

@@ -16,9 +16,9 @@ const DELIMITERS: [u8; 3] = [b',', b';', b'\t'];
 
 /// Reads bars from CSV text or gzip of it, told apart by the first two bytes. `name` stands for the file in messages.
 ///
-/// Fields are parted by comma, semicolon or tab. The first line that is not blank is the header; names match in any case. Limits:
-/// [`super::market_lines::BYTES_MAX`] after decompression, [`super::market_lines::LINE_BYTES_MAX`] a line,
-/// [`BARS_MAX`] rows.
+/// Fields are parted by comma, semicolon or tab. The first line that is not blank is the header; names match in any
+/// case. Limits: [`super::market_lines::BYTES_MAX`] after decompression, [`super::market_lines::LINES_MAX`],
+/// [`super::market_lines::LINE_BYTES_MAX`] a line, [`BARS_MAX`] rows.
 ///
 /// # Errors
 /// Anything that cannot be read in exactly one way, with line and column.

@@ -245,7 +245,9 @@ mod tests {
     #[test]
     fn one_form_a_file() {
         let error = read(None, &["2020-01-01", "2020-01-02 00:00"]).unwrap_err();
-        assert!(error.starts_with("x:3: column Date: found \"2020-01-02 00:00\" (yyyy-mm-dd with a time of day); expected yyyy-mm-dd, as on line 2"), "{error}");
+        let expected = "x:3: column Date: found \"2020-01-02 00:00\" (yyyy-mm-dd with a time of day); expected \
+            yyyy-mm-dd, as on line 2";
+        assert!(error.starts_with(expected), "{error}");
         assert!(read(None, &["1578009600", "1578009600000"]).unwrap_err().starts_with("x:3:"));
         assert!(read(None, &["01/13/2020", "01-14-2020"]).unwrap_err().starts_with("x:3:"));
         assert!(read(None, &["2020010100", "2020010101"]).unwrap_err().contains("time_format = \"epoch-s\""));
