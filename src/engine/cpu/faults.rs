@@ -1,7 +1,7 @@
 //! Planted faults: what the harness's detectors must find. Each computes a wrong order or a wrong mode on purpose.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex};
+use std::sync::Mutex;
 
 use rayon::ThreadPool;
 
@@ -21,20 +21,24 @@ pub struct Faults {
     pub flush_to_zero: bool,
 }
 
-/// Elements that one arrival adds: small, so that even a small tensor sees many.
-const ARRIVAL: usize = 16;
+/// Arrivals that a tensor's sum is made of.
+const ARRIVALS: usize = 64;
 
-/// Sum of squares of a tensor, accumulated in the order in which the pool's threads arrive.
+/// Sum of squares of a tensor, accumulated in the order in which the pool's threads arrive. All start together and give
+/// way after each arrival, so that the order varies even where threads share a core.
 pub(super) fn unordered_squares(pool: &ThreadPool, xs: &[f32]) -> f32 {
-    let (next, total) = (AtomicUsize::new(0), Mutex::new(0.0f32));
-    let together = Barrier::new(pool.current_num_threads());
-    pool.broadcast(|_| {
-        together.wait();
-        loop {
-            let start = next.fetch_add(ARRIVAL, Ordering::Relaxed);
-            let Some(xs) = xs.get(start..).filter(|xs| !xs.is_empty()) else { return };
-            let part = xs.iter().take(ARRIVAL).fold(0.0, |s, x| s + x * x);
+    let threads = pool.current_num_threads();
+    let (started, total) = (AtomicUsize::new(0), Mutex::new(0.0f32));
+    let each = xs.len() / ARRIVALS + 1;
+    pool.broadcast(|worker| {
+        started.fetch_add(1, Ordering::Relaxed);
+        while started.load(Ordering::Relaxed) < threads {
+            std::thread::yield_now();
+        }
+        for part in xs.chunks(each).skip(worker.index()).step_by(threads) {
+            let part = part.iter().fold(0.0, |s, x| s + x * x);
             *total.lock().expect("no holder panics") += part;
+            std::thread::yield_now();
         }
     });
     total.into_inner().expect("no holder panics")

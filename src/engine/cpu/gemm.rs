@@ -4,6 +4,8 @@
 //! the three ways to describe operands: forward (A row-major, B packed from Wᵀ), input gradient (A row-major, B packed
 //! from W), weight gradient (A read down its columns, B row-major). [`Gemm::check`] is what the unsafe tiles rely on.
 
+use super::aligned::Aligned;
+
 /// Columns of one packed panel; all paths share the format, so a packed copy has the same bytes on each of them.
 pub const PANEL: usize = 16;
 
@@ -15,13 +17,13 @@ pub struct Panels {
     /// columns n, without padding
     pub n: usize,
     /// `ceil(n / 16)` panels of `k · 16` elements
-    pub data: Vec<f32>,
+    pub data: Aligned,
 }
 
 impl Panels {
     /// A zeroed packing of a `[k, n]` matrix.
     pub fn new(k: usize, n: usize) -> Self {
-        Panels { k, n, data: vec![0.0; n.div_ceil(PANEL) * PANEL * k] }
+        Panels { k, n, data: Aligned::zeros(n.div_ceil(PANEL) * PANEL * k) }
     }
 
     /// Packs Wᵀ of a row-major weight `[n, k]`: the B side of a forward pass.
@@ -78,6 +80,32 @@ pub(super) fn pack_straight<'a>(rows: impl Iterator<Item = &'a [f32]>, p: usize,
             Some(full) => *line = *full,
             None => line[..part.len()].copy_from_slice(part),
         }
+    }
+}
+
+/// Columns that [`pack_columns`] copies before it goes on to the next row.
+const STRIP: usize = 192;
+
+/// Packs columns of rows `stride` apart for the A side: `out` is `[columns / height][rows][height]`, rows `k`, the last
+/// tile with whatever stood there.
+#[inline(always)]
+pub(super) fn pack_columns(data: &[f32], stride: usize, columns: usize, k: usize, height: usize, out: &mut [f32]) {
+    for strip in (0..columns).step_by(STRIP / height * height) {
+        let end = columns.min(strip + STRIP / height * height);
+        for (i, row) in data.chunks(stride).take(k).enumerate() {
+            for (j, part) in row[strip..end].chunks(height).enumerate() {
+                let at = (strip + j * height) * k + i * height;
+                out[at..at + part.len()].copy_from_slice(part);
+            }
+        }
+    }
+}
+
+/// Copies `columns` of rows `stride` apart into rows of `width`; the rest of a row stays as it is.
+#[inline(always)]
+pub(super) fn pack_rows(data: &[f32], stride: usize, columns: usize, width: usize, out: &mut [f32]) {
+    for (line, row) in out.chunks_exact_mut(width).zip(data.chunks(stride)) {
+        line[..columns].copy_from_slice(&row[..columns]);
     }
 }
 

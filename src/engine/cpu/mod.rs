@@ -4,6 +4,7 @@
 //! elements, never a chain or a sum, so results depend on neither. Verified: the contract's vectors on every path of the
 //! machine, property tests of every path against plain loops on hard values, whole updates with one to seven threads.
 
+mod aligned;
 mod error;
 mod faults;
 pub mod gemm;
@@ -24,6 +25,7 @@ use std::hint::black_box;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+pub use aligned::Aligned;
 pub use error::CpuError;
 pub use faults::Faults;
 pub use network::Network;

@@ -4,6 +4,7 @@
 //! them (rule 2), so their weights are packed side by side. Every way to change the parameters packs them again: a
 //! stale copy cannot be read. Verified: packed bytes after an update equal those of a fresh network (tests).
 
+use super::aligned::Aligned;
 use super::gemm::{PANEL, Panels, pack_straight};
 use super::simd::Kernels;
 use crate::engine::network::{HEADS, LAYERS, Layer, NetworkShape};
@@ -21,11 +22,11 @@ const BACKWARD: [usize; 3] = [1, 2, HIDDEN];
 pub struct Network {
     shape: NetworkShape,
     layers: Vec<Layer>,
-    parameters: Vec<f32>,
+    parameters: Aligned,
     forward: Vec<Panels>,
     /// empty in a network that is never differentiated
     backward: Vec<Panels>,
-    hidden_bias: Vec<f32>,
+    hidden_bias: Aligned,
 }
 
 /// Layers of the list that make up a product.
@@ -87,7 +88,8 @@ impl Network {
         };
         let forward = (0..PRODUCTS.len()).map(|p| panels(p, true)).collect();
         let backward = if backward { BACKWARD.iter().map(|&p| panels(p, false)).collect() } else { Vec::new() };
-        let hidden_bias = vec![0.0; 2 * shape.h];
+        let hidden_bias = Aligned::zeros(2 * shape.h);
+        let parameters = Aligned::from(&parameters[..]);
         let mut network = Network { shape, layers, parameters, forward, backward, hidden_bias };
         network.pack();
         network
@@ -119,7 +121,7 @@ impl Network {
         let forward = self.forward.iter().zip(PRODUCTS).map(|(p, name)| (format!("{name}.forward"), &p.data));
         let backward = self.backward.iter().zip(BACKWARD).map(|(p, i)| (format!("{}.backward", PRODUCTS[i]), &p.data));
         let bias = std::iter::once(("hidden.bias".to_owned(), &self.hidden_bias));
-        forward.chain(backward).chain(bias).map(|(name, data)| (name, bytemuck::cast_slice(data))).collect()
+        forward.chain(backward).chain(bias).map(|(name, data)| (name, bytemuck::cast_slice(&data[..]))).collect()
     }
 
     /// Layers in list order.

@@ -9,6 +9,10 @@
 //! NEON, which needs an Arm machine to run the same tests.
 #![allow(unsafe_code)]
 
+use std::cell::RefCell;
+use std::ops::Range;
+
+use super::aligned::Aligned;
 use super::gemm::{B, Epilogue, Gemm, PANEL};
 use super::rules::{self, Fma, Operation};
 use super::{SimdPath, gemm};
@@ -91,13 +95,8 @@ pub(super) fn flush_to_zero() {
 
 /// One register tile: `rows × (vectors · lanes)` chains over `k` steps.
 struct Tile {
-    a: *const f32,
-    a_row: usize,
-    a_k: usize,
-    b: *const f32,
-    /// elements from one vector of a row of B to the next
-    b_vector: usize,
-    b_k: usize,
+    a: Walk,
+    b: Walk,
     k: usize,
     c: *mut f32,
     c_row: usize,
@@ -138,8 +137,18 @@ trait Isa: Fma {
     unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile);
 }
 
+/// The same pointer, of which the compiler knows nothing. Rows are addressed as one pointer for each three and a
+/// stride; the compiler would otherwise walk from row to row, one dependent addition each, and that chain of additions
+/// is longer than the tile's arithmetic.
+#[inline(always)]
+fn opaque(mut p: *const f32) -> *const f32 {
+    // SAFETY: no instruction; the value stays as it is.
+    unsafe { std::arch::asm!("/* {} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags)) };
+    p
+}
+
 /// # Safety
-/// The CPU has the features of `I`; `t`'s pointers are valid for the tile (see [`gemm_loops`]).
+/// The CPU has the features of `I`; `t`'s pointers are valid for the tile (see [`run_tile`]).
 #[inline(always)]
 unsafe fn tile<I: Isa, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(t: &Tile) {
     // SAFETY: all accesses lie within the tile's rows, columns and k, as the caller promises; with PARTIAL a vector
@@ -155,20 +164,21 @@ unsafe fn tile<I: Isa, const ROWS: usize, const VECTORS: usize, const PARTIAL: b
                 }
             }
         }
-        let (mut a, mut b) = (t.a, t.b);
+        let mut a: [*const f32; 4] = std::array::from_fn(|j| opaque(t.a.p.wrapping_add(3 * j * t.a.next)));
+        let mut b = t.b.p;
         for _ in 0..t.k {
             let mut line = [I::splat(0.0); VECTORS];
             for (v, x) in line.iter_mut().enumerate() {
-                *x = load(b.wrapping_add(v * t.b_vector), v);
+                *x = load(b.wrapping_add(v * t.b.next), v);
             }
             for (r, row) in acc.iter_mut().enumerate() {
-                let x = I::splat(*a.wrapping_add(r * t.a_row));
+                let x = I::splat(*a[r / 3].wrapping_add(r % 3 * t.a.next));
                 for (chain, y) in row.iter_mut().zip(line) {
                     *chain = I::fma_lanes(x, y, *chain);
                 }
             }
-            a = a.wrapping_add(t.a_k);
-            b = b.wrapping_add(t.b_k);
+            a = a.map(|a| a.wrapping_add(t.a.k));
+            b = b.wrapping_add(t.b.k);
         }
         for (r, row) in acc.iter().enumerate() {
             for (v, &x) in row.iter().enumerate() {
@@ -186,10 +196,40 @@ unsafe fn tile<I: Isa, const ROWS: usize, const VECTORS: usize, const PARTIAL: b
     }
 }
 
-/// Steps of k after which a chain goes through C, so that the panels in use stay in the second-level cache.
+/// Steps of k after which a chain goes through C, so that the operands in use stay in the second-level cache.
 const K_BLOCK: usize = 1024;
 /// Rows of C that share the panels in use.
 const M_BLOCK: usize = 192;
+/// Chains from this length on have a row-major B, and the A read down its columns, packed on the way: rows of both are
+/// then too far apart for the caches and the address translation.
+const PACK_FROM: usize = 512;
+
+/// How a tile walks an operand: where it starts, elements from row to row (A) or vector to vector (B), and from k to k.
+#[derive(Clone, Copy)]
+struct Walk {
+    p: *const f32,
+    next: usize,
+    k: usize,
+}
+
+/// A run of columns that one tile covers.
+#[derive(Clone, Copy)]
+struct Group {
+    first: usize,
+    columns: usize,
+    vectors: usize,
+    /// most rows of its tiles
+    rows: usize,
+}
+
+/// The group that starts at column `first` of `n`.
+#[inline(always)]
+fn group<I: Isa>(first: usize, n: usize) -> Group {
+    let left = n - first;
+    let narrowest = I::WIDTHS[I::WIDTHS.len() - 1];
+    let (vectors, rows) = I::WIDTHS.iter().copied().find(|w| w.0 * I::LANES <= left).unwrap_or(narrowest);
+    Group { first, columns: left.min(vectors * I::LANES), vectors, rows }
+}
 
 /// Cuts a product into tiles.
 #[inline(always)]
@@ -198,12 +238,9 @@ fn gemm_loops<I: Isa>(g: &mut Gemm) {
     let mut k0 = 0;
     loop {
         let k = (g.k - k0).min(K_BLOCK);
-        for m0 in (0..g.m).step_by(M_BLOCK) {
-            let m = (g.m - m0).min(M_BLOCK);
-            let mut n0 = 0;
-            while n0 < g.n {
-                n0 += column_group::<I>(g, [m0, n0, k0], m, k);
-            }
+        match g.b {
+            B::Rows { data, stride } if g.a_row == 1 && g.k >= PACK_FROM => packed_block::<I>(g, (data, stride), k0, k),
+            _ => block::<I>(g, k0, k),
         }
         k0 += k;
         if k0 == g.k {
@@ -212,54 +249,79 @@ fn gemm_loops<I: Isa>(g: &mut Gemm) {
     }
 }
 
-/// One group of columns of one block; gives its width.
+/// Steps k0 .. k0+k of every chain, operands where they are.
 #[inline(always)]
-fn column_group<I: Isa>(g: &mut Gemm, [m0, n0, k0]: [usize; 3], m: usize, k: usize) -> usize {
-    let left = g.n - n0;
-    let narrowest = I::WIDTHS[I::WIDTHS.len() - 1];
-    let (vectors, most) = I::WIDTHS.iter().copied().find(|w| w.0 * I::LANES <= left).unwrap_or(narrowest);
-    let columns = left.min(vectors * I::LANES);
-    let (b, b_vector, b_k) = match g.b {
-        B::Panels(p) => {
-            let at = (n0 / PANEL) * p.k * PANEL + n0 % PANEL + k0 * PANEL;
-            let vector = if I::LANES == PANEL { p.k * PANEL } else { I::LANES };
-            (p.data.as_ptr().wrapping_add(at), vector, PANEL)
-        }
-        B::Rows { data, stride } => (data.as_ptr().wrapping_add(k0 * stride + n0), I::LANES, stride),
-    };
-    let tiles = m.div_ceil(most);
-    for i in 0..tiles {
-        let (start, end) = (m * i / tiles, m * (i + 1) / tiles);
-        let row = m0 + start;
-        let finish = match g.epilogue {
-            _ if k0 + k < g.k => Finish::Store,
-            Epilogue::Store => Finish::Store,
-            Epilogue::Bias(bias) => Finish::Bias(bias.as_ptr().wrapping_add(n0)),
-            Epilogue::BiasRelu(bias) => Finish::BiasRelu(bias.as_ptr().wrapping_add(n0)),
-            Epilogue::ReluBackward { y, stride } => {
-                Finish::ReluBackward(y.as_ptr().wrapping_add(row * stride + n0), stride)
+fn block<I: Isa>(g: &mut Gemm, k0: usize, k: usize) {
+    for m0 in (0..g.m).step_by(M_BLOCK) {
+        let m = (g.m - m0).min(M_BLOCK);
+        let mut n0 = 0;
+        while n0 < g.n {
+            let group = group::<I>(n0, g.n);
+            let b = match g.b {
+                B::Panels(p) => {
+                    let at = (n0 / PANEL) * p.k * PANEL + n0 % PANEL + k0 * PANEL;
+                    let next = if I::LANES == PANEL { p.k * PANEL } else { I::LANES };
+                    Walk { p: p.data.as_ptr().wrapping_add(at), next, k: PANEL }
+                }
+                B::Rows { data, stride } => {
+                    Walk { p: data.as_ptr().wrapping_add(k0 * stride + n0), next: I::LANES, k: stride }
+                }
+            };
+            let tiles = m.div_ceil(group.rows);
+            for i in 0..tiles {
+                let (start, end) = (m0 + m * i / tiles, m0 + m * (i + 1) / tiles);
+                let a = g.a.as_ptr().wrapping_add(start * g.a_row + k0 * g.a_k);
+                run_tile::<I>(g, group, start..end, k0, k, [Walk { p: a, next: g.a_row, k: g.a_k }, b]);
             }
-        };
-        let t = Tile {
-            a: g.a.as_ptr().wrapping_add(row * g.a_row + k0 * g.a_k),
-            a_row: g.a_row,
-            a_k: g.a_k,
-            b,
-            b_vector,
-            b_k,
-            k,
-            c: g.c.as_mut_ptr().wrapping_add(row * g.c_row + n0),
-            c_row: g.c_row,
-            columns,
-            carry: k0 > 0,
-            finish,
-        };
-        // SAFETY: `Gemm::check` has proved that rows m0+start .. m0+end, columns n0 .. n0+columns and steps k0 .. k0+k
-        // of A, B, C, bias and y lie within their slices; C is borrowed mutably and the tiles do not overlap. A group
-        // that is not PARTIAL has vectors·lanes columns. The features are those of the table (see `kernels!`).
-        unsafe { I::tile(end - start, vectors, columns < vectors * I::LANES, &t) }
+            n0 += group.columns;
+        }
     }
-    columns
+}
+
+/// Steps k0 .. k0+k of every chain, both operands copied to where the tiles walk straight on.
+#[inline(always)]
+fn packed_block<I: Isa>(g: &mut Gemm, (data, stride): (&[f32], usize), k0: usize, k: usize) {
+    thread_local!(static COPIES: RefCell<[Aligned; 2]> = RefCell::default());
+    COPIES.with_borrow_mut(|[a, b]| {
+        let height = group::<I>(0, g.n).rows;
+        a.resize(g.m.next_multiple_of(height) * k);
+        gemm::pack_columns(&g.a[k0 * g.a_k..], g.a_k, g.m, k, height, a);
+        let mut n0 = 0;
+        while n0 < g.n {
+            let group = group::<I>(n0, g.n);
+            let width = group.vectors * I::LANES;
+            b.resize(width * k);
+            gemm::pack_rows(&data[k0 * stride + n0..], stride, group.columns, width, b);
+            for start in (0..g.m).step_by(height) {
+                let end = g.m.min(start + height);
+                let a = Walk { p: a[start * k..].as_ptr(), next: 1, k: height };
+                run_tile::<I>(g, group, start..end, k0, k, [a, Walk { p: b.as_ptr(), next: I::LANES, k: width }]);
+            }
+            n0 += group.columns;
+        }
+    });
+}
+
+/// One tile of one block.
+#[inline(always)]
+fn run_tile<I: Isa>(g: &mut Gemm, group: Group, rows: Range<usize>, k0: usize, k: usize, [a, b]: [Walk; 2]) {
+    let first = group.first;
+    let finish = match g.epilogue {
+        _ if k0 + k < g.k => Finish::Store,
+        Epilogue::Store => Finish::Store,
+        Epilogue::Bias(bias) => Finish::Bias(bias.as_ptr().wrapping_add(first)),
+        Epilogue::BiasRelu(bias) => Finish::BiasRelu(bias.as_ptr().wrapping_add(first)),
+        Epilogue::ReluBackward { y, stride } => {
+            Finish::ReluBackward(y.as_ptr().wrapping_add(rows.start * stride + first), stride)
+        }
+    };
+    let c = g.c.as_mut_ptr().wrapping_add(rows.start * g.c_row + first);
+    let carry = k0 > 0;
+    let t = Tile { a, b, k, c, c_row: g.c_row, columns: group.columns, carry, finish };
+    // SAFETY: `Gemm::check` has proved that these rows, columns and steps of A, B, C, bias and y lie within their
+    // slices; packed copies hold whole tiles. C is borrowed mutably and tiles do not overlap. A group that is not
+    // PARTIAL has vectors·lanes columns. The features are those of the table (see `kernels!`).
+    unsafe { I::tile(rows.len(), group.vectors, group.columns < group.vectors * I::LANES, &t) }
 }
 
 /// Chains of the probe: more than two units of five cycles keep busy.
@@ -298,7 +360,7 @@ macro_rules! pick_tile {
 
 /// The table of one instruction set: each function compiled with its features.
 macro_rules! kernels {
-    ($isa:ty $(, #[$features:meta])?) => {
+    ($isa:ty, $pack:path $(, #[$features:meta])?) => {
         pub(super) static KERNELS: Kernels = Kernels {
             gemm: |g| kernels!(@call $($features,)? (g: &mut Gemm) gemm_loops::<$isa>),
             elementwise: |o, x, out| kernels!(@call $($features,)? (o: Operation, x: [&[f32]; 3], out: &mut [f32]) rules::elementwise::<$isa>),
@@ -311,7 +373,7 @@ macro_rules! kernels {
             polyak_contracted: |tau, target, w| kernels!(@call $($features,)? (tau: f32, target: &mut [f32], w: &[f32]) rules::polyak_contracted::<$isa>),
             any_not_finite: |x| kernels!(@call $($features,)? (x: &[f32]) -> bool, rules::any_not_finite),
             probe: |rounds| kernels!(@call $($features,)? (rounds: usize) -> u64, probe::<$isa>),
-            pack_transposed: |rows, panel| kernels!(@call $($features,)? (rows: &[&[f32]], panel: &mut [f32]) gemm::pack_transposed),
+            pack_transposed: |rows, panel| kernels!(@call $($features,)? (rows: &[&[f32]], panel: &mut [f32]) $pack),
         };
     };
     (@call $($features:meta,)? ($($x:ident: $t:ty),+) $body:path) => {
@@ -392,7 +454,7 @@ mod scalar {
         }
     }
 
-    kernels!(Soft);
+    kernels!(Soft, gemm::pack_transposed);
 }
 
 /// The hardware's fused multiply-add on one element.
@@ -487,7 +549,56 @@ mod avx512 {
         }
     }
 
-    kernels!(Avx512, #[target_feature(enable = "avx512f,fma")]);
+    /// [`gemm::pack_transposed`], 16 rows by 16 columns at a time in registers. Loops, not iterators: a closure with
+    /// these features is not inlined into an iterator's code, which has none.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn pack_transposed(rows: &[&[f32]], panel: &mut [f32]) {
+        let mut done = 0;
+        while rows.len() == PANEL && (done + PANEL) * PANEL <= panel.len() {
+            let mut lines = [_mm512_setzero_ps(); PANEL];
+            for i in 0..PANEL {
+                // SAFETY: the slice has 16 elements.
+                lines[i] = unsafe { _mm512_loadu_ps(rows[i][done..done + PANEL].as_ptr()) };
+            }
+            lines = transpose(lines);
+            for i in 0..PANEL {
+                let line = &mut panel[(done + i) * PANEL..][..PANEL];
+                // SAFETY: the slice has 16 elements.
+                unsafe { _mm512_storeu_ps(line.as_mut_ptr(), lines[i]) };
+            }
+            done += PANEL;
+        }
+        let mut rest = [[].as_slice(); PANEL];
+        for (rest, row) in rest.iter_mut().zip(rows) {
+            *rest = &row[done..];
+        }
+        gemm::pack_transposed(&rest[..rows.len()], &mut panel[done * PANEL..]);
+    }
+
+    /// Transposes 16 by 16: in four rounds, rows s apart exchange the elements whose index has bit s.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn transpose(mut rows: [__m512; PANEL]) -> [__m512; PANEL] {
+        let index = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        for s in [8, 4, 2, 1] {
+            let bit = _mm512_test_epi32_mask(index, _mm512_set1_epi32(s));
+            // Index 16 + j is element j of the second operand.
+            let low = _mm512_mask_add_epi32(index, bit, index, _mm512_set1_epi32(16 - s));
+            let high = _mm512_mask_add_epi32(_mm512_add_epi32(index, _mm512_set1_epi32(s)), bit, index, _mm512_set1_epi32(16));
+            let s = s as usize;
+            for i in 0..PANEL {
+                if i & s == 0 {
+                    let (a, b) = (rows[i], rows[i + s]);
+                    rows[i] = _mm512_permutex2var_ps(a, low, b);
+                    rows[i + s] = _mm512_permutex2var_ps(a, high, b);
+                }
+            }
+        }
+        rows
+    }
+
+    kernels!(Avx512, pack_transposed, #[target_feature(enable = "avx512f,fma")]);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -565,7 +676,7 @@ mod avx2 {
         }
     }
 
-    kernels!(Avx2, #[target_feature(enable = "avx2,fma")]);
+    kernels!(Avx2, gemm::pack_transposed, #[target_feature(enable = "avx2,fma")]);
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -647,5 +758,5 @@ mod neon {
         }
     }
 
-    kernels!(Neon, #[target_feature(enable = "neon")]);
+    kernels!(Neon, gemm::pack_transposed, #[target_feature(enable = "neon")]);
 }
