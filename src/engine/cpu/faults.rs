@@ -1,7 +1,7 @@
 //! Planted faults: what the harness's detectors must find. Each computes a wrong order or a wrong mode on purpose.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::ThreadPool;
 

@@ -41,8 +41,8 @@ pub(super) struct Kernels {
     pub polyak_contracted: fn(f32, &mut [f32], &[f32]),
     /// whether any element is not finite
     pub any_not_finite: fn(&[f32]) -> bool,
-    /// rows → the columns of a panel
-    pub pack_transposed: fn(&[&[f32]], &mut [f32]),
+    /// up to 16 rows of a weight → the columns of a panel
+    pub pack_transposed: fn(&[f32], &mut [f32]),
     /// rounds → floating-point operations done
     pub probe: fn(usize) -> u64,
 }
@@ -200,9 +200,13 @@ unsafe fn tile<I: Isa, const ROWS: usize, const VECTORS: usize, const PARTIAL: b
 const K_BLOCK: usize = 1024;
 /// Rows of C that share the panels in use.
 const M_BLOCK: usize = 192;
-/// Chains from this length on have a row-major B, and the A read down its columns, packed on the way: rows of both are
+/// A row-major B that spans this many elements is packed on the way, if there are rows enough to repay it: its rows are
 /// then too far apart for the caches and the address translation.
-const PACK_FROM: usize = 512;
+const PACK_SPAN: usize = 1 << 18;
+/// Rows of C that repay packing.
+const PACK_ROWS: usize = 24;
+/// Steps of k at a time of a far-apart B that is not packed: as many rows as the address translation holds.
+const SPARSE_K_BLOCK: usize = 64;
 
 /// How a tile walks an operand: where it starts, elements from row to row (A) or vector to vector (B), and from k to k.
 #[derive(Clone, Copy)]
@@ -235,12 +239,28 @@ fn group<I: Isa>(first: usize, n: usize) -> Group {
 #[inline(always)]
 fn gemm_loops<I: Isa>(g: &mut Gemm) {
     g.check();
+    // Rows of B that lie together: a chain is carried from part to part of a stack.
+    let (part, stride) = match g.b {
+        B::Panels(_) => (g.k, 0),
+        B::Rows { stride, .. } => (g.k, stride),
+        B::Stack(parts) => (g.k / parts.len(), g.n),
+    };
+    let far = part * stride >= PACK_SPAN;
+    let pack = far && g.m >= PACK_ROWS;
+    let most = if far && !pack { SPARSE_K_BLOCK } else { K_BLOCK };
     let mut k0 = 0;
     loop {
-        let k = (g.k - k0).min(K_BLOCK);
-        match g.b {
-            B::Rows { data, stride } if g.a_row == 1 && g.k >= PACK_FROM => packed_block::<I>(g, (data, stride), k0, k),
-            _ => block::<I>(g, k0, k),
+        let k = (g.k - k0).min(part - if part > 0 { k0 % part } else { 0 }).min(most);
+        let rows = match g.b {
+            B::Panels(_) => [].as_slice(),
+            B::Rows { data, .. } => &data[(k0 * stride).min(data.len())..],
+            B::Stack(parts) if k > 0 => &parts[k0 / part][k0 % part * stride..],
+            B::Stack(_) => &[],
+        };
+        if pack {
+            packed_block::<I>(g, (rows, stride), k0, k)
+        } else {
+            block::<I>(g, (rows, stride), k0, k)
         }
         k0 += k;
         if k0 == g.k {
@@ -249,9 +269,9 @@ fn gemm_loops<I: Isa>(g: &mut Gemm) {
     }
 }
 
-/// Steps k0 .. k0+k of every chain, operands where they are.
+/// Steps k0 .. k0+k of every chain, operands where they are; `rows` is a row-major B from step k0 on.
 #[inline(always)]
-fn block<I: Isa>(g: &mut Gemm, k0: usize, k: usize) {
+fn block<I: Isa>(g: &mut Gemm, (rows, stride): (&[f32], usize), k0: usize, k: usize) {
     for m0 in (0..g.m).step_by(M_BLOCK) {
         let m = (g.m - m0).min(M_BLOCK);
         let mut n0 = 0;
@@ -263,39 +283,49 @@ fn block<I: Isa>(g: &mut Gemm, k0: usize, k: usize) {
                     let next = if I::LANES == PANEL { p.k * PANEL } else { I::LANES };
                     Walk { p: p.data.as_ptr().wrapping_add(at), next, k: PANEL }
                 }
-                B::Rows { data, stride } => {
-                    Walk { p: data.as_ptr().wrapping_add(k0 * stride + n0), next: I::LANES, k: stride }
-                }
+                _ => Walk { p: rows.as_ptr().wrapping_add(n0), next: I::LANES, k: stride },
             };
-            let tiles = m.div_ceil(group.rows);
-            for i in 0..tiles {
-                let (start, end) = (m0 + m * i / tiles, m0 + m * (i + 1) / tiles);
-                let a = g.a.as_ptr().wrapping_add(start * g.a_row + k0 * g.a_k);
-                run_tile::<I>(g, group, start..end, k0, k, [Walk { p: a, next: g.a_row, k: g.a_k }, b]);
-            }
+            row_tiles::<I>(g, group, m0..m0 + m, k0, k, b);
             n0 += group.columns;
         }
     }
 }
 
-/// Steps k0 .. k0+k of every chain, both operands copied to where the tiles walk straight on.
+/// The tiles of some rows, as even as can be, A where it is.
 #[inline(always)]
-fn packed_block<I: Isa>(g: &mut Gemm, (data, stride): (&[f32], usize), k0: usize, k: usize) {
+fn row_tiles<I: Isa>(g: &mut Gemm, group: Group, rows: Range<usize>, k0: usize, k: usize, b: Walk) {
+    let tiles = rows.len().div_ceil(group.rows);
+    for i in 0..tiles {
+        let (start, end) = (rows.start + rows.len() * i / tiles, rows.start + rows.len() * (i + 1) / tiles);
+        let a = g.a.as_ptr().wrapping_add(start * g.a_row + k0 * g.a_k);
+        run_tile::<I>(g, group, start..end, k0, k, [Walk { p: a, next: g.a_row, k: g.a_k }, b]);
+    }
+}
+
+/// [`block`] with B copied to where the tiles walk straight on, and A too when it is read down its columns.
+#[inline(always)]
+fn packed_block<I: Isa>(g: &mut Gemm, (rows, stride): (&[f32], usize), k0: usize, k: usize) {
     thread_local!(static COPIES: RefCell<[Aligned; 2]> = RefCell::default());
     COPIES.with_borrow_mut(|[a, b]| {
         let height = group::<I>(0, g.n).rows;
-        a.resize(g.m.next_multiple_of(height) * k);
-        gemm::pack_columns(&g.a[k0 * g.a_k..], g.a_k, g.m, k, height, a);
+        if g.a_row == 1 {
+            a.resize(g.m.next_multiple_of(height) * k);
+            gemm::pack_columns(&g.a[k0 * g.a_k..], g.a_k, g.m, k, height, a);
+        }
         let mut n0 = 0;
         while n0 < g.n {
             let group = group::<I>(n0, g.n);
             let width = group.vectors * I::LANES;
             b.resize(width * k);
-            gemm::pack_rows(&data[k0 * stride + n0..], stride, group.columns, width, b);
-            for start in (0..g.m).step_by(height) {
-                let end = g.m.min(start + height);
-                let a = Walk { p: a[start * k..].as_ptr(), next: 1, k: height };
-                run_tile::<I>(g, group, start..end, k0, k, [a, Walk { p: b.as_ptr(), next: I::LANES, k: width }]);
+            gemm::pack_rows(&rows[n0..], stride, group.columns, width, b);
+            let b = Walk { p: b.as_ptr(), next: I::LANES, k: width };
+            if g.a_row == 1 {
+                for start in (0..g.m).step_by(height) {
+                    let a = Walk { p: a[start * k..].as_ptr(), next: 1, k: height };
+                    run_tile::<I>(g, group, start..g.m.min(start + height), k0, k, [a, b]);
+                }
+            } else {
+                row_tiles::<I>(g, group, 0..g.m, k0, k, b);
             }
             n0 += group.columns;
         }
@@ -373,7 +403,7 @@ macro_rules! kernels {
             polyak_contracted: |tau, target, w| kernels!(@call $($features,)? (tau: f32, target: &mut [f32], w: &[f32]) rules::polyak_contracted::<$isa>),
             any_not_finite: |x| kernels!(@call $($features,)? (x: &[f32]) -> bool, rules::any_not_finite),
             probe: |rounds| kernels!(@call $($features,)? (rounds: usize) -> u64, probe::<$isa>),
-            pack_transposed: |rows, panel| kernels!(@call $($features,)? (rows: &[&[f32]], panel: &mut [f32]) $pack),
+            pack_transposed: |rows, panel| kernels!(@call $($features,)? (rows: &[f32], panel: &mut [f32]) $pack),
         };
     };
     (@call $($features:meta,)? ($($x:ident: $t:ty),+) $body:path) => {
@@ -553,13 +583,13 @@ mod avx512 {
     /// these features is not inlined into an iterator's code, which has none.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn pack_transposed(rows: &[&[f32]], panel: &mut [f32]) {
-        let mut done = 0;
-        while rows.len() == PANEL && (done + PANEL) * PANEL <= panel.len() {
+    fn pack_transposed(rows: &[f32], panel: &mut [f32]) {
+        let (k, mut done) = (panel.len() / PANEL, 0);
+        while rows.len() == PANEL * k && done + PANEL <= k {
             let mut lines = [_mm512_setzero_ps(); PANEL];
             for i in 0..PANEL {
                 // SAFETY: the slice has 16 elements.
-                lines[i] = unsafe { _mm512_loadu_ps(rows[i][done..done + PANEL].as_ptr()) };
+                lines[i] = unsafe { _mm512_loadu_ps(rows[i * k + done..][..PANEL].as_ptr()) };
             }
             lines = transpose(lines);
             for i in 0..PANEL {
@@ -569,11 +599,7 @@ mod avx512 {
             }
             done += PANEL;
         }
-        let mut rest = [[].as_slice(); PANEL];
-        for (rest, row) in rest.iter_mut().zip(rows) {
-            *rest = &row[done..];
-        }
-        gemm::pack_transposed(&rest[..rows.len()], &mut panel[done * PANEL..]);
+        gemm::pack_transposed_from(rows, done, panel);
     }
 
     /// Transposes 16 by 16: in four rounds, rows s apart exchange the elements whose index has bit s.
@@ -585,7 +611,8 @@ mod avx512 {
             let bit = _mm512_test_epi32_mask(index, _mm512_set1_epi32(s));
             // Index 16 + j is element j of the second operand.
             let low = _mm512_mask_add_epi32(index, bit, index, _mm512_set1_epi32(16 - s));
-            let high = _mm512_mask_add_epi32(_mm512_add_epi32(index, _mm512_set1_epi32(s)), bit, index, _mm512_set1_epi32(16));
+            let high =
+                _mm512_mask_add_epi32(_mm512_add_epi32(index, _mm512_set1_epi32(s)), bit, index, _mm512_set1_epi32(16));
             let s = s as usize;
             for i in 0..PANEL {
                 if i & s == 0 {

@@ -1,5 +1,7 @@
 //! Buffers of forward passes and updates, in the layouts that a trace digests, and their division into rows for threads.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::aligned::Aligned;
 use super::network::Network;
 use super::rules::REDUCE_BLOCK;
@@ -70,7 +72,7 @@ pub struct LayerGradients {
 }
 
 /// Everything that one update computes on its way, readable after [`super::Cpu::gradients`].
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Workspace {
     /// layers' outputs and Q of the online network at s
     pub online: Activations,
@@ -101,8 +103,8 @@ pub struct Workspace {
     /// traced loss: rule 4 over `loss_terms`, times c
     pub loss: f32,
     /// one for each thread: layers of a block of rows of s′
-    pub(super) scratch: Vec<Activations>,
-    /// block results of rule 4
+    pub(super) scratch: Mutex<Vec<Activations>>,
+    /// block results of rule 4, tensor after tensor
     pub(super) partial: Vec<f32>,
 }
 
@@ -115,10 +117,13 @@ impl Workspace {
             buffer.resize(rows * width);
         }
         self.gradients.resize(shape.parameters());
-        self.scratch.resize_with(threads, Activations::default);
-        self.scratch.iter_mut().for_each(|s| s.resize(shape, scratch_rows));
-        let longest = if shape.parameters() > rows * BRANCHES { shape.parameters() } else { rows * BRANCHES };
-        self.partial.resize(longest.div_ceil(REDUCE_BLOCK), 0.0);
+        let scratch = self.scratch.get_mut().unwrap_or_else(PoisonError::into_inner);
+        scratch.resize_with(threads, Activations::default);
+        scratch.iter_mut().for_each(|s| s.resize(shape, scratch_rows));
+        let blocks = |n: usize| n.div_ceil(REDUCE_BLOCK);
+        let of_tensors = network.layers().iter().fold(0, |n, l| n + blocks(l.weight.len()) + blocks(l.bias.len()));
+        let of_loss = blocks(rows * BRANCHES);
+        self.partial.resize(if of_tensors > of_loss { of_tensors } else { of_loss }, 0.0);
     }
 
     fn row_buffers(&mut self) -> [&mut Aligned; 11] {
@@ -128,7 +133,7 @@ impl Workspace {
     }
 
     /// Per-row buffers, the layers' outputs and the scratch, to be split among threads.
-    pub(super) fn views(&mut self, shape: NetworkShape) -> (RowsMut<'_, 6>, RowsMut<'_, 11>, &mut [Activations]) {
+    pub(super) fn views(&mut self, shape: NetworkShape) -> (RowsMut<'_, 6>, RowsMut<'_, 11>, &Mutex<Vec<Activations>>) {
         let rows = self.online.rows;
         let Workspace { online, q_next_online, q_next_target, y, delta, loss_terms, g, dz, scratch, .. } = self;
         let LayerGradients { bottleneck, trunk1, trunk2, hidden, outputs } = dz;

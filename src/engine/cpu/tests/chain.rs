@@ -104,7 +104,7 @@ fn neighbours_stay_untouched() {
 fn short_operands_are_refused() {
     let refuses = |a: usize, b: usize, c: usize, bias: usize| {
         let [a, b, mut c, bias] = [a, b, c, bias].map(|n| vec![0.0; n]);
-        let panels = B::Panels(&Panels::straight(&[0.0; 6], 2, 3));
+        let panels = B::Panels(&Panels::transposed(&[0.0; 6], 2, 3));
         let operand = if b.is_empty() { panels } else { B::Rows { data: &b, stride: 3 } };
         let epilogue = Epilogue::Bias(&bias);
         let gemm = Gemm { m: 4, n: 3, k: 2, a: &a, a_row: 2, a_k: 1, b: operand, c: &mut c, c_row: 3, epilogue };
