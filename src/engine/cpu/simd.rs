@@ -141,6 +141,7 @@ trait Isa: Fma {
 /// stride; the compiler would otherwise walk from row to row, one dependent addition each, and that chain of additions
 /// is longer than the tile's arithmetic.
 #[inline(always)]
+#[expect(clippy::pointers_in_nomem_asm_block, reason = "nothing is read or written through it")]
 fn opaque(mut p: *const f32) -> *const f32 {
     // SAFETY: no instruction; the value stays as it is.
     unsafe { std::arch::asm!("/* {} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags)) };
