@@ -12,13 +12,15 @@ use super::Cpu;
 
 /// Polls between two offers of the core to other threads.
 const SPINS: usize = 32;
-/// Batch rows of one task: small enough that threads finish together, large enough to reuse packed weights.
-const RUN_ROWS: usize = 64;
+/// Batch rows of one task: few enough that threads finish together, enough to reuse the weights in the caches.
+const RUN_ROWS: std::ops::RangeInclusive<usize> = 64..=192;
+/// Tasks for each thread, where row limits allow.
+const RUNS: usize = 4;
 
 /// Runs of rows for a batch: one a thread at least, if there are rows enough.
 pub(super) fn runs(rows: usize, threads: usize) -> usize {
-    let runs = rows.div_ceil(RUN_ROWS);
-    if threads == 1 || runs < threads { threads } else { runs.next_multiple_of(threads) }
+    let each = rows.div_ceil(RUNS * threads).clamp(*RUN_ROWS.start(), *RUN_ROWS.end());
+    if threads == 1 || rows < each * threads { threads } else { rows.div_ceil(each).next_multiple_of(threads) }
 }
 
 /// Counts a task as done, also when it panics.

@@ -11,7 +11,7 @@ use super::{Cpu, faults, passes, sum, threads, weights};
 use crate::bits::rounding::AdamConstants;
 
 /// Rows of s′ that pass through a task's scratch at a time.
-const SCRATCH_ROWS: usize = 64;
+const SCRATCH_ROWS: usize = 192;
 /// Blocks of rule 4 that one task reduces.
 const TASK_BLOCKS: usize = 16;
 /// Shares of the weight gradients for each thread, so that threads finish together.
