@@ -2,7 +2,7 @@
 //!
 //! `C[m][n] = fma(A[m][k], B[k][n], …)`, k ascending from +0: one chain per element. The three products of a layer are
 //! the three ways to describe operands: forward (A row-major, B packed from Wᵀ), input gradient (A row-major, B the
-//! weight as it lies), weight gradient (A read down its columns, B row-major). [`Gemm::check`] is what the unsafe tiles rely on.
+//! weight as it lies), weight gradient (A read down its columns, B row-major). [`Gemm::check`] refuses operands that are too short.
 
 use super::aligned::Aligned;
 

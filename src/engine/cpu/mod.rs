@@ -17,6 +17,7 @@ mod sum;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod tiles;
 mod update;
 mod weights;
 mod workspace;

@@ -9,12 +9,9 @@
 //! NEON, which needs an Arm machine to run the same tests.
 #![allow(unsafe_code)]
 
-use std::cell::RefCell;
-use std::ops::Range;
-
-use super::aligned::Aligned;
-use super::gemm::{B, Epilogue, Gemm, PANEL};
+use super::gemm::{Epilogue, Gemm, PANEL};
 use super::rules::{self, Fma, Operation};
+use super::tiles::{self, Tile};
 use super::{SimdPath, gemm};
 use crate::bits::fma::fma_soft;
 use crate::bits::rounding::AdamConstants;
@@ -93,31 +90,32 @@ pub(super) fn flush_to_zero() {
     }
 }
 
-/// One register tile: `rows × (vectors · lanes)` chains over `k` steps.
-struct Tile {
-    a: Walk,
-    b: Walk,
-    k: usize,
-    c: *mut f32,
-    c_row: usize,
-    /// columns of C in the tile
-    columns: usize,
-    /// chains go on from C instead of +0
-    carry: bool,
-    finish: Finish,
-}
-
-/// [`Epilogue`] by pointer, at the tile's first element.
-#[derive(Clone, Copy)]
-enum Finish {
-    Store,
-    Bias(*const f32),
-    BiasRelu(*const f32),
-    ReluBackward(*const f32, usize),
+/// Computes a tile of an instruction set.
+#[inline(always)]
+pub(super) fn run_tile<I: Isa>(t: &mut Tile) {
+    let Tile { rows, columns, vectors, k, .. } = *t;
+    let full = columns.div_ceil(I::LANES);
+    assert!(rows > 0 && columns > 0 && full <= vectors && columns <= t.c_row, "an empty or too narrow tile");
+    let end = |rows: usize, next: usize, rest: usize| (rows - 1).saturating_mul(next).saturating_add(rest);
+    assert!(end(rows, t.c_row, columns) <= t.c.len(), "C of a tile");
+    if k > 0 {
+        assert!(end(rows, t.a.next, end(k, t.a.k, 1)) <= t.a.data.len(), "A of a tile");
+        assert!(t.b.next >= I::LANES || full == 1, "vectors of B overlap");
+        let last = columns - (full - 1) * I::LANES;
+        assert!(end(full, t.b.next, end(k, t.b.k, last)) <= t.b.data.len(), "B of a tile");
+    }
+    match t.epilogue {
+        Epilogue::Store => {}
+        Epilogue::Bias(bias) | Epilogue::BiasRelu(bias) => assert!(columns <= bias.len(), "bias of a tile"),
+        Epilogue::ReluBackward { y, stride } => assert!(end(rows, stride, columns) <= y.len(), "y of a tile"),
+    }
+    // SAFETY: the lines above are what `tile` asks for. `I` cannot be named outside this file, and the table gives its
+    // functions only to a CPU that has its features.
+    unsafe { I::tile(rows, vectors, columns < vectors * I::LANES, t) }
 }
 
 /// Vector operations of an instruction set. Callers hold its features.
-trait Isa: Fma {
+pub(super) trait Isa: Fma {
     type V: Copy;
     const LANES: usize;
     /// Tile widths in vectors, widest first, each with the most rows that registers allow.
@@ -134,7 +132,7 @@ trait Isa: Fma {
     unsafe fn relu(z: Self::V) -> Self::V;
     unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V;
     /// [`tile`] compiled for the instruction set, for one of [`Isa::WIDTHS`] and at most its rows.
-    unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile);
+    unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &mut Tile);
 }
 
 /// The same pointer, of which the compiler knows nothing. Rows are addressed as one pointer for each three and a
@@ -149,24 +147,28 @@ fn opaque(mut p: *const f32) -> *const f32 {
 }
 
 /// # Safety
-/// The CPU has the features of `I`; `t`'s pointers are valid for the tile (see [`run_tile`]).
+/// The CPU has the features of `I`; `t` passes [`run_tile`]'s checks, has ROWS rows, and VECTORS full vectors of columns
+/// unless PARTIAL.
 #[inline(always)]
-unsafe fn tile<I: Isa, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(t: &Tile) {
+unsafe fn tile<I: Isa, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(t: &mut Tile) {
     // SAFETY: all accesses lie within the tile's rows, columns and k, as the caller promises; with PARTIAL a vector
     // touches only the lanes below `columns`.
     unsafe {
-        let part = |v: usize| t.columns.saturating_sub(v * I::LANES).min(I::LANES);
+        let columns = t.columns;
+        let part = |v: usize| columns.saturating_sub(v * I::LANES).min(I::LANES);
         let load = |p: *const f32, v: usize| if PARTIAL { I::load_part(p, part(v)) } else { I::load(p) };
+        let c = t.c.as_mut_ptr();
         let mut acc = [[I::splat(0.0); VECTORS]; ROWS];
         if t.carry {
             for (r, row) in acc.iter_mut().enumerate() {
                 for (v, x) in row.iter_mut().enumerate() {
-                    *x = load(t.c.wrapping_add(r * t.c_row + v * I::LANES), v);
+                    *x = load(c.wrapping_add(r * t.c_row + v * I::LANES), v);
                 }
             }
         }
-        let mut a: [*const f32; 4] = std::array::from_fn(|j| opaque(t.a.p.wrapping_add(3 * j * t.a.next)));
-        let mut b = t.b.p;
+        let first = t.a.data.as_ptr();
+        let mut a: [*const f32; 4] = std::array::from_fn(|j| opaque(first.wrapping_add(3 * j * t.a.next)));
+        let mut b = t.b.data.as_ptr();
         for _ in 0..t.k {
             let mut line = [I::splat(0.0); VECTORS];
             for (v, x) in line.iter_mut().enumerate() {
@@ -183,176 +185,18 @@ unsafe fn tile<I: Isa, const ROWS: usize, const VECTORS: usize, const PARTIAL: b
         }
         for (r, row) in acc.iter().enumerate() {
             for (v, &x) in row.iter().enumerate() {
-                let at = v * I::LANES;
-                let x = match t.finish {
-                    Finish::Store => x,
-                    Finish::Bias(bias) => I::add(x, load(bias.wrapping_add(at), v)),
-                    Finish::BiasRelu(bias) => I::relu(I::add(x, load(bias.wrapping_add(at), v))),
-                    Finish::ReluBackward(y, stride) => I::relu_backward(load(y.wrapping_add(r * stride + at), v), x),
+                let from = |xs: &[f32], at: usize| load(xs.as_ptr().wrapping_add(at + v * I::LANES), v);
+                let x = match t.epilogue {
+                    Epilogue::Store => x,
+                    Epilogue::Bias(bias) => I::add(x, from(bias, 0)),
+                    Epilogue::BiasRelu(bias) => I::relu(I::add(x, from(bias, 0))),
+                    Epilogue::ReluBackward { y, stride } => I::relu_backward(from(y, r * stride), x),
                 };
-                let c = t.c.wrapping_add(r * t.c_row + at);
+                let c = c.wrapping_add(r * t.c_row + v * I::LANES);
                 if PARTIAL { I::store_part(c, part(v), x) } else { I::store(c, x) }
             }
         }
     }
-}
-
-/// Steps of k after which a chain goes through C, so that the operands in use stay in the second-level cache.
-const K_BLOCK: usize = 1024;
-/// Rows of C that share the panels in use.
-const M_BLOCK: usize = 192;
-/// A row-major B that spans this many elements is packed on the way, if there are rows enough to repay it: its rows are
-/// then too far apart for the caches and the address translation.
-const PACK_SPAN: usize = 1 << 18;
-/// Rows of C that repay packing.
-const PACK_ROWS: usize = 24;
-/// Steps of k at a time of a far-apart B that is not packed: as many rows as the address translation holds.
-const SPARSE_K_BLOCK: usize = 64;
-
-/// How a tile walks an operand: where it starts, elements from row to row (A) or vector to vector (B), and from k to k.
-#[derive(Clone, Copy)]
-struct Walk {
-    p: *const f32,
-    next: usize,
-    k: usize,
-}
-
-/// A run of columns that one tile covers.
-#[derive(Clone, Copy)]
-struct Group {
-    first: usize,
-    columns: usize,
-    vectors: usize,
-    /// most rows of its tiles
-    rows: usize,
-}
-
-/// The group that starts at column `first` of `n`.
-#[inline(always)]
-fn group<I: Isa>(first: usize, n: usize) -> Group {
-    let left = n - first;
-    let narrowest = I::WIDTHS[I::WIDTHS.len() - 1];
-    let (vectors, rows) = I::WIDTHS.iter().copied().find(|w| w.0 * I::LANES <= left).unwrap_or(narrowest);
-    Group { first, columns: left.min(vectors * I::LANES), vectors, rows }
-}
-
-/// Cuts a product into tiles.
-#[inline(always)]
-fn gemm_loops<I: Isa>(g: &mut Gemm) {
-    g.check();
-    // Rows of B that lie together: a chain is carried from part to part of a stack.
-    let (part, stride) = match g.b {
-        B::Panels(_) => (g.k, 0),
-        B::Rows { stride, .. } => (g.k, stride),
-        B::Stack(parts) => (g.k / parts.len(), g.n),
-    };
-    let far = part * stride >= PACK_SPAN;
-    let pack = far && g.m >= PACK_ROWS;
-    let most = if far && !pack { SPARSE_K_BLOCK } else { K_BLOCK };
-    let mut k0 = 0;
-    loop {
-        let k = (g.k - k0).min(part - if part > 0 { k0 % part } else { 0 }).min(most);
-        let rows = match g.b {
-            B::Panels(_) => [].as_slice(),
-            B::Rows { data, .. } => &data[(k0 * stride).min(data.len())..],
-            B::Stack(parts) if k > 0 => &parts[k0 / part][k0 % part * stride..],
-            B::Stack(_) => &[],
-        };
-        if pack {
-            packed_block::<I>(g, (rows, stride), k0, k)
-        } else {
-            block::<I>(g, (rows, stride), k0, k)
-        }
-        k0 += k;
-        if k0 == g.k {
-            return;
-        }
-    }
-}
-
-/// Steps k0 .. k0+k of every chain, operands where they are; `rows` is a row-major B from step k0 on.
-#[inline(always)]
-fn block<I: Isa>(g: &mut Gemm, (rows, stride): (&[f32], usize), k0: usize, k: usize) {
-    for m0 in (0..g.m).step_by(M_BLOCK) {
-        let m = (g.m - m0).min(M_BLOCK);
-        let mut n0 = 0;
-        while n0 < g.n {
-            let group = group::<I>(n0, g.n);
-            let b = match g.b {
-                B::Panels(p) => {
-                    let at = (n0 / PANEL) * p.k * PANEL + n0 % PANEL + k0 * PANEL;
-                    let next = if I::LANES == PANEL { p.k * PANEL } else { I::LANES };
-                    Walk { p: p.data.as_ptr().wrapping_add(at), next, k: PANEL }
-                }
-                _ => Walk { p: rows.as_ptr().wrapping_add(n0), next: I::LANES, k: stride },
-            };
-            row_tiles::<I>(g, group, m0..m0 + m, k0, k, b);
-            n0 += group.columns;
-        }
-    }
-}
-
-/// The tiles of some rows, as even as can be, A where it is.
-#[inline(always)]
-fn row_tiles<I: Isa>(g: &mut Gemm, group: Group, rows: Range<usize>, k0: usize, k: usize, b: Walk) {
-    let tiles = rows.len().div_ceil(group.rows);
-    for i in 0..tiles {
-        let (start, end) = (rows.start + rows.len() * i / tiles, rows.start + rows.len() * (i + 1) / tiles);
-        let a = g.a.as_ptr().wrapping_add(start * g.a_row + k0 * g.a_k);
-        run_tile::<I>(g, group, start..end, k0, k, [Walk { p: a, next: g.a_row, k: g.a_k }, b]);
-    }
-}
-
-/// [`block`] with B copied to where the tiles walk straight on, and A too when it is read down its columns.
-#[inline(always)]
-fn packed_block<I: Isa>(g: &mut Gemm, (rows, stride): (&[f32], usize), k0: usize, k: usize) {
-    thread_local!(static COPIES: RefCell<[Aligned; 2]> = RefCell::default());
-    COPIES.with_borrow_mut(|[a, b]| {
-        let height = group::<I>(0, g.n).rows;
-        if g.a_row == 1 {
-            a.resize(g.m.next_multiple_of(height) * k);
-            gemm::pack_columns(&g.a[k0 * g.a_k..], g.a_k, g.m, k, height, a);
-        }
-        let mut n0 = 0;
-        while n0 < g.n {
-            let group = group::<I>(n0, g.n);
-            let width = group.vectors * I::LANES;
-            b.resize(width * k);
-            gemm::pack_rows(&rows[n0..], stride, group.columns, width, b);
-            let b = Walk { p: b.as_ptr(), next: I::LANES, k: width };
-            if g.a_row == 1 {
-                for start in (0..g.m).step_by(height) {
-                    let a = Walk { p: a[start * k..].as_ptr(), next: 1, k: height };
-                    run_tile::<I>(g, group, start..g.m.min(start + height), k0, k, [a, b]);
-                }
-            } else {
-                row_tiles::<I>(g, group, 0..g.m, k0, k, b);
-            }
-            n0 += group.columns;
-        }
-    });
-}
-
-/// One tile of one block.
-#[inline(always)]
-fn run_tile<I: Isa>(g: &mut Gemm, group: Group, rows: Range<usize>, k0: usize, k: usize, [a, b]: [Walk; 2]) {
-    let first = group.first;
-    let finish = match g.epilogue {
-        _ if k0 + k < g.k => Finish::Store,
-        Epilogue::Store => Finish::Store,
-        Epilogue::Bias(bias) => Finish::Bias(bias.as_ptr().wrapping_add(first)),
-        Epilogue::BiasRelu(bias) => Finish::BiasRelu(bias.as_ptr().wrapping_add(first)),
-        Epilogue::ReluBackward { y, stride } => {
-            Finish::ReluBackward(y.as_ptr().wrapping_add(rows.start * stride + first), stride)
-        }
-    };
-    let c = g.c.as_mut_ptr().wrapping_add(rows.start * g.c_row + first);
-    let carry = k0 > 0;
-    let t = Tile { a, b, k, c, c_row: g.c_row, columns: group.columns, carry, finish };
-    // SAFETY: `Gemm::check` has proved that these rows, columns and steps of A, B, C, bias and y lie within their
-    // slices; packed copies hold whole tiles. C is borrowed mutably and tiles do not overlap. A group that is not
-    // PARTIAL has vectors·lanes columns. The features are those of the table (see `kernels!`).
-    unsafe { I::tile(rows.len(), group.vectors, group.columns < group.vectors * I::LANES, &t) }
 }
 
 /// Chains of the probe: more than two units of five cycles keep busy.
@@ -379,6 +223,15 @@ fn probe<I: Isa>(rounds: usize) -> u64 {
     (2 * rounds * PROBE * I::LANES) as u64
 }
 
+/// Functions of [`Isa`] compiled with features.
+macro_rules! lanes {
+    ($features:literal; $(fn $name:ident($($x:ident: $t:ty),+) $(-> $r:ty)? $body:block)+) => {
+        $(#[inline]
+        #[target_feature(enable = $features)]
+        unsafe fn $name($($x: $t),+) $(-> $r)? $body)+
+    };
+}
+
 /// Picks the compiled tile by its rows and vectors.
 macro_rules! pick_tile {
     ($rows:expr, $vectors:expr, $partial:expr, $t:expr; $($v:literal: $($r:literal)+;)+) => {
@@ -393,7 +246,7 @@ macro_rules! pick_tile {
 macro_rules! kernels {
     ($isa:ty, $pack:path $(, #[$features:meta])?) => {
         pub(super) static KERNELS: Kernels = Kernels {
-            gemm: |g| kernels!(@call $($features,)? (g: &mut Gemm) gemm_loops::<$isa>),
+            gemm: |g| kernels!(@call $($features,)? (g: &mut Gemm) tiles::gemm::<$isa>),
             elementwise: |o, x, out| kernels!(@call $($features,)? (o: Operation, x: [&[f32]; 3], out: &mut [f32]) rules::elementwise::<$isa>),
             relu: |z, y| kernels!(@call $($features,)? (z: &[f32], y: &mut [f32]) rules::relu),
             relu_backward: |y, dy, dz| kernels!(@call $($features,)? (y: &[f32], dy: &[f32], dz: &mut [f32]) rules::relu_backward),
@@ -477,8 +330,8 @@ mod scalar {
         unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
             std::array::from_fn(|i| if y[i] > 0.0 { dy[i] } else { 0.0 })
         }
-        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile) {
-            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &Tile) {
+        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &mut Tile) {
+            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &mut Tile) {
                 unsafe { tile::<Soft, R, V, P>(t) }
             }
             unsafe { pick_tile!(rows, vectors, partial, t; 4: 1; 1: 1;) }
@@ -520,55 +373,39 @@ mod avx512 {
         type V = __m512;
         const LANES: usize = 16;
         const WIDTHS: &'static [(usize, usize)] = &[(4, 6), (2, 12), (1, 12)];
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn splat(x: f32) -> Self::V {
-            _mm512_set1_ps(x)
+        lanes! { "avx512f,fma";
+            fn splat(x: f32) -> Self::V {
+                _mm512_set1_ps(x)
+            }
+            fn load(p: *const f32) -> Self::V {
+                unsafe { _mm512_loadu_ps(p) }
+            }
+            fn store(p: *mut f32, x: Self::V) {
+                unsafe { _mm512_storeu_ps(p, x) }
+            }
+            fn load_part(p: *const f32, n: usize) -> Self::V {
+                unsafe { _mm512_maskz_loadu_ps(mask(n), p) }
+            }
+            fn store_part(p: *mut f32, n: usize, x: Self::V) {
+                unsafe { _mm512_mask_storeu_ps(p, mask(n), x) }
+            }
+            fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+                _mm512_fmadd_ps(a, b, c)
+            }
+            fn add(a: Self::V, b: Self::V) -> Self::V {
+                _mm512_add_ps(a, b)
+            }
+            fn relu(z: Self::V) -> Self::V {
+                // "not less or equal" is true for a NaN.
+                _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(z, _mm512_setzero_ps()), z)
+            }
+            fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
+                _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(y, _mm512_setzero_ps()), dy)
+            }
         }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn load(p: *const f32) -> Self::V {
-            unsafe { _mm512_loadu_ps(p) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn store(p: *mut f32, x: Self::V) {
-            unsafe { _mm512_storeu_ps(p, x) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn load_part(p: *const f32, n: usize) -> Self::V {
-            unsafe { _mm512_maskz_loadu_ps(mask(n), p) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn store_part(p: *mut f32, n: usize, x: Self::V) {
-            unsafe { _mm512_mask_storeu_ps(p, mask(n), x) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-            _mm512_fmadd_ps(a, b, c)
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
-            _mm512_add_ps(a, b)
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn relu(z: Self::V) -> Self::V {
-            // "not less or equal" is true for a NaN.
-            _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(z, _mm512_setzero_ps()), z)
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
-            _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(y, _mm512_setzero_ps()), dy)
-        }
-        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile) {
+        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &mut Tile) {
             #[target_feature(enable = "avx512f")]
-            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &Tile) {
+            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &mut Tile) {
                 unsafe { tile::<Avx512, R, V, P>(t) }
             }
             unsafe {
@@ -649,55 +486,39 @@ mod avx2 {
         type V = __m256;
         const LANES: usize = 8;
         const WIDTHS: &'static [(usize, usize)] = &[(2, 6), (1, 12)];
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn splat(x: f32) -> Self::V {
-            _mm256_set1_ps(x)
+        lanes! { "avx2,fma";
+            fn splat(x: f32) -> Self::V {
+                _mm256_set1_ps(x)
+            }
+            fn load(p: *const f32) -> Self::V {
+                unsafe { _mm256_loadu_ps(p) }
+            }
+            fn store(p: *mut f32, x: Self::V) {
+                unsafe { _mm256_storeu_ps(p, x) }
+            }
+            fn load_part(p: *const f32, n: usize) -> Self::V {
+                unsafe { _mm256_maskload_ps(p, mask(n)) }
+            }
+            fn store_part(p: *mut f32, n: usize, x: Self::V) {
+                unsafe { _mm256_maskstore_ps(p, mask(n), x) }
+            }
+            fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+                _mm256_fmadd_ps(a, b, c)
+            }
+            fn add(a: Self::V, b: Self::V) -> Self::V {
+                _mm256_add_ps(a, b)
+            }
+            fn relu(z: Self::V) -> Self::V {
+                // "not less or equal" is true for a NaN.
+                _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(z, _mm256_setzero_ps()), z)
+            }
+            fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
+                _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(y, _mm256_setzero_ps()), dy)
+            }
         }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn load(p: *const f32) -> Self::V {
-            unsafe { _mm256_loadu_ps(p) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn store(p: *mut f32, x: Self::V) {
-            unsafe { _mm256_storeu_ps(p, x) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn load_part(p: *const f32, n: usize) -> Self::V {
-            unsafe { _mm256_maskload_ps(p, mask(n)) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn store_part(p: *mut f32, n: usize, x: Self::V) {
-            unsafe { _mm256_maskstore_ps(p, mask(n), x) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-            _mm256_fmadd_ps(a, b, c)
-        }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
-            _mm256_add_ps(a, b)
-        }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn relu(z: Self::V) -> Self::V {
-            // "not less or equal" is true for a NaN.
-            _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(z, _mm256_setzero_ps()), z)
-        }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
-            _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(y, _mm256_setzero_ps()), dy)
-        }
-        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile) {
+        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &mut Tile) {
             #[target_feature(enable = "avx2,fma")]
-            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &Tile) {
+            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &mut Tile) {
                 unsafe { tile::<Avx2, R, V, P>(t) }
             }
             unsafe { pick_tile!(rows, vectors, partial, t; 2: 1 2 3 4 5 6; 1: 1 2 3 4 5 6 7 8 9 10 11 12;) }
@@ -721,65 +542,49 @@ mod neon {
         type V = float32x4_t;
         const LANES: usize = 4;
         const WIDTHS: &'static [(usize, usize)] = &[(4, 6), (1, 12)];
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn splat(x: f32) -> Self::V {
-            vdupq_n_f32(x)
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn load(p: *const f32) -> Self::V {
-            unsafe { vld1q_f32(p) }
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn store(p: *mut f32, x: Self::V) {
-            unsafe { vst1q_f32(p, x) }
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn load_part(p: *const f32, n: usize) -> Self::V {
-            let mut lanes = [0.0f32; 4];
-            unsafe {
-                p.copy_to_nonoverlapping(lanes.as_mut_ptr(), n);
-                vld1q_f32(lanes.as_ptr())
+        lanes! { "neon";
+            fn splat(x: f32) -> Self::V {
+                vdupq_n_f32(x)
+            }
+            fn load(p: *const f32) -> Self::V {
+                unsafe { vld1q_f32(p) }
+            }
+            fn store(p: *mut f32, x: Self::V) {
+                unsafe { vst1q_f32(p, x) }
+            }
+            fn load_part(p: *const f32, n: usize) -> Self::V {
+                let mut lanes = [0.0f32; 4];
+                unsafe {
+                    p.copy_to_nonoverlapping(lanes.as_mut_ptr(), n);
+                    vld1q_f32(lanes.as_ptr())
+                }
+            }
+            fn store_part(p: *mut f32, n: usize, x: Self::V) {
+                let mut lanes = [0.0f32; 4];
+                unsafe {
+                    vst1q_f32(lanes.as_mut_ptr(), x);
+                    p.copy_from_nonoverlapping(lanes.as_ptr(), n);
+                }
+            }
+            fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+                vfmaq_f32(c, a, b)
+            }
+            fn add(a: Self::V, b: Self::V) -> Self::V {
+                vaddq_f32(a, b)
+            }
+            fn relu(z: Self::V) -> Self::V {
+                // "less or equal" is false for a NaN.
+                let off = vcleq_f32(z, vdupq_n_f32(0.0));
+                vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(z), off))
+            }
+            fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
+                let on = vcgtq_f32(y, vdupq_n_f32(0.0));
+                vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(dy), on))
             }
         }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn store_part(p: *mut f32, n: usize, x: Self::V) {
-            let mut lanes = [0.0f32; 4];
-            unsafe {
-                vst1q_f32(lanes.as_mut_ptr(), x);
-                p.copy_from_nonoverlapping(lanes.as_ptr(), n);
-            }
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-            vfmaq_f32(c, a, b)
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
-            vaddq_f32(a, b)
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn relu(z: Self::V) -> Self::V {
-            // "less or equal" is false for a NaN.
-            let off = vcleq_f32(z, vdupq_n_f32(0.0));
-            vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(z), off))
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
-            let on = vcgtq_f32(y, vdupq_n_f32(0.0));
-            vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(dy), on))
-        }
-        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile) {
+        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &mut Tile) {
             #[target_feature(enable = "neon")]
-            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &Tile) {
+            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &mut Tile) {
                 unsafe { tile::<Neon, R, V, P>(t) }
             }
             unsafe { pick_tile!(rows, vectors, partial, t; 4: 1 2 3 4 5 6; 1: 1 2 3 4 5 6 7 8 9 10 11 12;) }
