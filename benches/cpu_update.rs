@@ -18,8 +18,10 @@ struct Size {
     repeats: usize,
 }
 
-const SMALL: Size = Size { name: "S", shape: NetworkShape { d: 64, bottleneck: 32, h: 256 }, batch: 256, repeats: 1000 };
-const MEDIUM: Size = Size { name: "M", shape: NetworkShape { d: 64, bottleneck: 32, h: 1024 }, batch: 4096, repeats: 12 };
+const SMALL: Size =
+    Size { name: "S", shape: NetworkShape { d: 64, bottleneck: 32, h: 256 }, batch: 256, repeats: 1000 };
+const MEDIUM: Size =
+    Size { name: "M", shape: NetworkShape { d: 64, bottleneck: 32, h: 1024 }, batch: 4096, repeats: 12 };
 
 /// Multiplications and additions of one update: three forwards, weight gradients, input gradients of all but the first.
 fn operations(size: &Size) -> f64 {
@@ -53,14 +55,22 @@ fn peak(cpu: &Cpu) -> f64 {
 fn update_times(cpu: &Cpu, size: &Size) -> Vec<f64> {
     let (shape, rows) = (size.shape, size.batch);
     let n = shape.parameters();
-    let mut online = Network::new(shape, fill(n, 0.06, 1));
-    let mut target = Network::forward_only(shape, fill(n, 0.06, 2));
+    let mut online = Network::new(shape, &fill(n, 0.06, 1));
+    let mut target = Network::new(shape, &fill(n, 0.06, 2));
     let (mut m, mut v, mut ws) = (vec![0.0; n], vec![0.0; n], Workspace::default());
     let (obs, next_obs, returns) = (fill(rows * shape.d, 1.0, 3), fill(rows * shape.d, 1.0, 4), fill(rows, 1.0, 5));
     let actions: Vec<[u8; 3]> = (0..rows).map(|i| [i, i / 5, i / 25].map(|a| (a % 5) as u8)).collect();
     let done: Vec<bool> = (0..rows).map(|i| i % 50 == 0).collect();
     let weights = vec![1.0; rows];
-    let batch = Batch { obs: &obs, next_obs: &next_obs, actions: &actions, returns: &returns, done: &done, weights: &weights, gamma_n: 0.97 };
+    let batch = Batch {
+        obs: &obs,
+        next_obs: &next_obs,
+        actions: &actions,
+        returns: &returns,
+        done: &done,
+        weights: &weights,
+        gamma_n: 0.97,
+    };
     let mut update = |t: u64| {
         let c = AdamConstants::new(1e-4, 0.9, 0.999, 1e-8, power(0.9, t), power(0.999, t));
         let start = Instant::now();

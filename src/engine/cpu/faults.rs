@@ -1,6 +1,7 @@
 //! Planted faults: what the harness's detectors must find. Each computes a wrong order or a wrong mode on purpose.
 
-use std::sync::{Barrier, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::ThreadPool;
 
@@ -20,19 +21,23 @@ pub struct Faults {
     pub flush_to_zero: bool,
 }
 
-/// Elements that one arrival adds: small, so that even a small tensor sees many.
-const ARRIVAL: usize = 16;
+/// Arrivals that a tensor's sum is made of.
+const ARRIVALS: usize = 64;
 
-/// Sum of squares of a tensor, accumulated in the order in which the pool's threads arrive.
+/// Sum of squares of a tensor, accumulated in the order in which the pool's threads arrive. All start together and give
+/// way after each arrival, so that the order varies even where threads share a core.
 pub(super) fn unordered_squares(pool: &ThreadPool, xs: &[f32]) -> f32 {
-    let (total, threads) = (Mutex::new(0.0f32), pool.current_num_threads());
-    let together = Barrier::new(threads);
+    let threads = pool.current_num_threads();
+    let (started, total) = (AtomicUsize::new(0), Mutex::new(0.0f32));
+    let each = xs.len() / ARRIVALS + 1;
     pool.broadcast(|worker| {
-        together.wait();
-        for xs in xs.chunks(ARRIVAL).skip(worker.index()).step_by(threads) {
-            let part = xs.iter().fold(0.0, |s, x| s + x * x);
+        started.fetch_add(1, Ordering::Relaxed);
+        while started.load(Ordering::Relaxed) < threads {
+            std::thread::yield_now();
+        }
+        for part in xs.chunks(each).skip(worker.index()).step_by(threads) {
+            let part = part.iter().fold(0.0, |s, x| s + x * x);
             *total.lock().expect("no holder panics") += part;
-            // A tensor of tests is summed faster than a thread wakes up; without this one thread would do all.
             std::thread::yield_now();
         }
     });

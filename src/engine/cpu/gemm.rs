@@ -1,13 +1,15 @@
 //! The chain GEMM of rule 2 as a description: operands, layouts, what happens to a finished element.
 //!
 //! `C[m][n] = fma(A[m][k], B[k][n], …)`, k ascending from +0: one chain per element. The three products of a layer are
-//! the three ways to describe operands: forward (A row-major, B packed from Wᵀ), input gradient (A row-major, B packed
-//! from W), weight gradient (A read down its columns, B row-major). [`Gemm::check`] is what the unsafe tiles rely on.
+//! the three ways to describe operands: forward (A row-major, B packed from Wᵀ), input gradient (A row-major, B the
+//! weight as it lies), weight gradient (A read down its columns, B row-major). [`Gemm::check`] refuses operands that are too short.
+
+use super::aligned::Aligned;
 
 /// Columns of one packed panel; all paths share the format, so a packed copy has the same bytes on each of them.
 pub const PANEL: usize = 16;
 
-/// A matrix `[k, n]` packed for the B side: panels of [`PANEL`] columns, each `[k][16]`, the last padded with +0.
+/// Wᵀ `[k, n]` of a weight `[n, k]`, packed for the B side: panels of [`PANEL`] columns, each `[k][16]`, the last padded with +0.
 #[derive(Clone, Debug, Default)]
 pub struct Panels {
     /// rows k of the packed matrix: the length of the chains
@@ -15,69 +17,70 @@ pub struct Panels {
     /// columns n, without padding
     pub n: usize,
     /// `ceil(n / 16)` panels of `k · 16` elements
-    pub data: Vec<f32>,
+    pub data: Aligned,
 }
 
 impl Panels {
-    /// A zeroed packing of a `[k, n]` matrix.
+    /// A zeroed packing.
     pub fn new(k: usize, n: usize) -> Self {
-        Panels { k, n, data: vec![0.0; n.div_ceil(PANEL) * PANEL * k] }
+        Panels { k, n, data: Aligned::zeros(n.div_ceil(PANEL) * PANEL * k) }
     }
 
-    /// Packs Wᵀ of a row-major weight `[n, k]`: the B side of a forward pass.
+    /// Packs a row-major weight `[n, k]`: the B side of a forward pass.
     pub fn transposed(weight: &[f32], k: usize, n: usize) -> Self {
         let mut panels = Panels::new(k, n);
-        for p in 0..n.div_ceil(PANEL) {
-            let rows: Vec<&[f32]> = (p * PANEL..n.min((p + 1) * PANEL)).map(|o| &weight[o * k..(o + 1) * k]).collect();
-            pack_transposed(&rows, panels.panel(p));
+        for (rows, panel) in weight.chunks(k * PANEL).zip(panels.panels_mut()) {
+            pack_transposed(rows, panel);
         }
         panels
     }
 
-    /// Packs a row-major matrix `[k, n]` as it is: the B side of an input gradient.
-    pub fn straight(matrix: &[f32], k: usize, n: usize) -> Self {
-        let mut panels = Panels::new(k, n);
-        for p in 0..n.div_ceil(PANEL) {
-            pack_straight((0..k).map(|i| &matrix[i * n..(i + 1) * n]), p, panels.panel(p));
-        }
-        panels
-    }
-
-    fn panel(&mut self, p: usize) -> &mut [f32] {
-        let size = self.k * PANEL;
-        &mut self.data[p * size..(p + 1) * size]
+    /// The panels, each `[k][16]`.
+    pub(super) fn panels_mut(&mut self) -> impl Iterator<Item = &mut [f32]> {
+        self.data.chunks_exact_mut(self.k * PANEL)
     }
 }
 
-/// Packs up to 16 rows of equal length k as the columns of one panel `[k][16]`; columns without a row stay as they are.
+/// Packs up to 16 rows of a weight as the columns of one panel `[k][16]`; columns without a row stay as they are.
 #[inline(always)]
-pub(super) fn pack_transposed(rows: &[&[f32]], panel: &mut [f32]) {
+pub(super) fn pack_transposed(rows: &[f32], panel: &mut [f32]) {
+    pack_transposed_from(rows, 0, panel);
+}
+
+/// The same from column `first` of the rows on.
+#[inline(always)]
+pub(super) fn pack_transposed_from(rows: &[f32], first: usize, panel: &mut [f32]) {
     let (lines, _) = panel.as_chunks_mut::<PANEL>();
-    if let Ok(rows) = <&[&[f32]; PANEL]>::try_from(rows) {
-        let rows = rows.map(|row| &row[..lines.len()]);
-        for (i, line) in lines.iter_mut().enumerate() {
-            for (out, row) in line.iter_mut().zip(&rows) {
-                *out = row[i];
-            }
-        }
-        return;
-    }
-    for (j, row) in rows.iter().enumerate() {
-        for (line, x) in lines.iter_mut().zip(*row) {
+    for (j, row) in rows.chunks_exact(lines.len()).enumerate() {
+        for (line, x) in lines.iter_mut().zip(row).skip(first) {
             line[j] = *x;
         }
     }
 }
 
-/// Copies columns `16p ..` of the rows into panel `p`, one line a row.
-pub(super) fn pack_straight<'a>(rows: impl Iterator<Item = &'a [f32]>, p: usize, panel: &mut [f32]) {
-    let (lines, _) = panel.as_chunks_mut::<PANEL>();
-    for (line, row) in lines.iter_mut().zip(rows) {
-        let part = &row[p * PANEL..];
-        match part.first_chunk::<PANEL>() {
-            Some(full) => *line = *full,
-            None => line[..part.len()].copy_from_slice(part),
+/// Columns that [`pack_columns`] copies before it goes on to the next row.
+const STRIP: usize = 192;
+
+/// Packs columns of rows `stride` apart for the A side: `out` is `[columns / height][rows][height]`, rows `k`, the last
+/// tile with whatever stood there.
+#[inline(always)]
+pub(super) fn pack_columns(data: &[f32], stride: usize, columns: usize, k: usize, height: usize, out: &mut [f32]) {
+    for strip in (0..columns).step_by(STRIP / height * height) {
+        let end = columns.min(strip + STRIP / height * height);
+        for (i, row) in data.chunks(stride).take(k).enumerate() {
+            for (j, part) in row[strip..end].chunks(height).enumerate() {
+                let at = (strip + j * height) * k + i * height;
+                out[at..at + part.len()].copy_from_slice(part);
+            }
         }
+    }
+}
+
+/// Copies `columns` of rows `stride` apart into rows of `width`; the rest of a row stays as it is.
+#[inline(always)]
+pub(super) fn pack_rows(data: &[f32], stride: usize, columns: usize, width: usize, out: &mut [f32]) {
+    for (line, row) in out.chunks_exact_mut(width).zip(data.chunks(stride)) {
+        line[..columns].copy_from_slice(&row[..columns]);
     }
 }
 
@@ -93,6 +96,8 @@ pub enum B<'a> {
         /// elements between rows
         stride: usize,
     },
+    /// row-major matrices of n columns without gaps, one below the other; equal in rows
+    Stack(&'a [&'a [f32]]),
 }
 
 /// What a finished chain goes through before it is stored.
@@ -157,6 +162,13 @@ impl Gemm<'_> {
                 assert!(p.data.len() >= n.div_ceil(PANEL) * PANEL * k, "packed B is too short");
             }
             B::Rows { data, stride } => assert!(fits(data.len(), k, n, stride), "B is too short"),
+            B::Stack(parts) => {
+                assert!(
+                    parts.iter().all(|p| Some(p.len()) == k.checked_mul(n).map(|kn| kn / parts.len())),
+                    "B's parts"
+                );
+                assert!(k.is_multiple_of(parts.len()), "parts of equal rows");
+            }
         }
         assert!(self.c_row >= n && fits(self.c.len(), m, n, self.c_row), "C is too short or its rows overlap");
         match self.epilogue {

@@ -4,6 +4,7 @@
 //! elements, never a chain or a sum, so results depend on neither. Verified: the contract's vectors on every path of the
 //! machine, property tests of every path against plain loops on hard values, whole updates with one to seven threads.
 
+mod aligned;
 mod error;
 mod faults;
 pub mod gemm;
@@ -15,15 +16,19 @@ mod simd;
 mod sum;
 #[cfg(test)]
 mod tests;
+mod threads;
+mod tiles;
 mod update;
 mod weights;
 mod workspace;
 
 use std::hint::black_box;
+use std::sync::Mutex;
 
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+pub use aligned::Aligned;
 pub use error::CpuError;
 pub use faults::Faults;
 pub use network::Network;
@@ -43,6 +48,8 @@ pub struct Cpu {
     path: SimdPath,
     kernels: &'static simd::Kernels,
     pool: ThreadPool,
+    /// held by the session that keeps the pool's threads awake
+    awake: Mutex<()>,
     faults: Faults,
 }
 
@@ -62,7 +69,7 @@ impl Cpu {
         }
         let name = |i| format!("samebits-cpu-{i}");
         let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(name).build().map_err(CpuError::Pool)?;
-        let cpu = Cpu { path, kernels, pool, faults };
+        let cpu = Cpu { path, kernels, pool, awake: Mutex::new(()), faults };
         if let Some(&thread) = cpu.flushing_threads().first() {
             return Err(CpuError::Flushes { thread, threads });
         }
@@ -95,12 +102,8 @@ impl Cpu {
     /// Runs `rounds` of independent fused multiply-adds on every worker at once: the path's ceiling, for benchmarks.
     /// Gives the floating-point operations of all workers.
     pub fn probe(&self, rounds: usize) -> u64 {
-        self.pool.broadcast(|_| (self.kernels.probe)(rounds)).into_iter().fold(0, |all, one| all + one)
-    }
-
-    /// Runs `work` on a thread of the pool, in its floating-point mode.
-    pub fn on_pool<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        self.pool.install(work)
+        let each = self.pool.broadcast(|_| (self.kernels.probe)(rounds));
+        each[0] * each.len() as u64
     }
 
     /// Forward pass of `rows` rows of `x` `[rows, D]`: every layer's output and Q.
@@ -108,10 +111,12 @@ impl Cpu {
         let shape = net.shape();
         assert_eq!(x.len(), rows * shape.d, "x is [rows, D]");
         out.resize(shape, rows);
-        let parts = out.view(shape).split(self.threads());
-        self.share(parts, |(first, part)| {
-            let x = &x[first * shape.d..(first + part.rows) * shape.d];
-            passes::forward(self.kernels, net, x, part);
+        let parts = out.view(shape).split(threads::runs(rows, self.threads()));
+        self.session(|| {
+            self.share(parts, |(first, part)| {
+                let x = &x[first * shape.d..(first + part.rows) * shape.d];
+                passes::forward(self.kernels, net, x, part);
+            });
         });
     }
 
@@ -125,11 +130,6 @@ impl Cpu {
         }?;
         let inside = xs[chunk * SCAN..].iter().position(|x| !x.is_finite());
         inside.map(|i| chunk * SCAN + i)
-    }
-
-    /// Runs one task a thread and waits for all.
-    fn share<T: Send>(&self, tasks: Vec<T>, run: impl Fn(T) + Sync + Send) {
-        self.pool.install(|| tasks.into_par_iter().with_max_len(1).for_each(run));
     }
 }
 
@@ -155,7 +155,7 @@ impl Cpu {
     /// Input gradient of `rows` rows: dz `[rows, outputs]`, weight `[outputs, inputs]`, dx `[rows, inputs]`.
     pub fn input_gradient(&self, dz: &[f32], rows: usize, weight: &[f32], epilogue: Epilogue, dx: &mut [f32]) {
         let (k, n) = (dz.len() / rows, dx.len() / rows);
-        let b = B::Panels(&Panels::straight(weight, k, n));
+        let b = B::Rows { data: weight, stride: n };
         self.gemm(Gemm { m: rows, n, k, a: dz, a_row: k, a_k: 1, b, c: dx, c_row: n, epilogue });
     }
 

@@ -2,41 +2,41 @@
 
 use super::Batch;
 use super::gemm::{B, Epilogue, Gemm};
-use super::network::{HIDDEN, Network};
+use super::network::{HEADS_START, Network};
 use super::rules;
 use super::simd::Kernels;
 use super::workspace::{Activations, Q_VALUES, RowsMut};
-use crate::engine::network::{ACTIONS, BRANCHES, HEAD_OUTPUTS, HEADS};
+use crate::engine::network::{ACTIONS, BRANCHES, HEAD_OUTPUTS, HEADS, NetworkShape};
 
 /// First column of a head's outputs in a row of 16, and how many there are.
 pub(super) fn output_columns(head: usize) -> (usize, usize) {
     if head == 0 { (0, 1) } else { (1 + (head - 1) * ACTIONS, ACTIONS) }
 }
 
-/// One layer of rows `x` (row-major, `stride` apart) into `y`.
-fn layer(kernels: &Kernels, net: &Network, product: usize, (x, stride): (&[f32], usize), y: &mut [f32], rows: usize) {
-    let panels = net.forward_panels(product);
-    let (bias, n) = (net.bias(product), panels.n);
-    let epilogue = if product <= HIDDEN { Epilogue::BiasRelu(bias) } else { Epilogue::Bias(bias) };
-    let c_row = if product <= HIDDEN { n } else { HEAD_OUTPUTS };
-    let b = B::Panels(panels);
-    (kernels.gemm)(&mut Gemm { m: rows, n, k: panels.k, a: x, a_row: stride, a_k: 1, b, c: y, c_row, epilogue });
+/// One layer of rows of x into rows of y, both row-major with the strides given.
+fn layer(kernels: &Kernels, net: &Network, layer: usize, rows: usize, x: (&[f32], usize), y: (&mut [f32], usize)) {
+    let (panels, bias) = (net.panels(layer), net.bias(layer));
+    let second = layer >= HEADS_START && (layer - HEADS_START) % 2 == 1;
+    let epilogue = if second { Epilogue::Bias(bias) } else { Epilogue::BiasRelu(bias) };
+    let (n, k, b) = (panels.n, panels.k, B::Panels(panels));
+    (kernels.gemm)(&mut Gemm { m: rows, n, k, a: x.0, a_row: x.1, a_k: 1, b, c: y.0, c_row: y.1, epilogue });
 }
 
 /// Forward pass of `out.rows` rows of `x` `[rows, D]`.
 pub(super) fn forward(kernels: &Kernels, net: &Network, x: &[f32], out: RowsMut<'_, 6>) {
-    let (shape, rows) = (net.shape(), out.rows);
+    let (NetworkShape { d, bottleneck: narrow, h }, rows) = (net.shape(), out.rows);
     let [bottleneck, trunk1, trunk2, hidden, outputs, q] = out.buffers;
     if rows == 0 {
         return;
     }
-    layer(kernels, net, 0, (x, shape.d), bottleneck, rows);
-    layer(kernels, net, 1, (bottleneck, shape.bottleneck), trunk1, rows);
-    layer(kernels, net, 2, (trunk1, shape.h), trunk2, rows);
-    layer(kernels, net, HIDDEN, (trunk2, shape.h), hidden, rows);
+    layer(kernels, net, 0, rows, (x, d), (bottleneck, narrow));
+    layer(kernels, net, 1, rows, (bottleneck, narrow), (trunk1, h));
+    layer(kernels, net, 2, rows, (trunk1, h), (trunk2, h));
     for head in 0..HEADS.len() {
-        let x = (&hidden[head * (shape.h / 2)..], 2 * shape.h);
-        layer(kernels, net, HIDDEN + 1 + head, x, &mut outputs[output_columns(head).0..], rows);
+        let (first, column) = (HEADS_START + 2 * head, head * (h / 2));
+        layer(kernels, net, first, rows, (trunk2, h), (&mut hidden[column..], 2 * h));
+        let outputs = (&mut outputs[output_columns(head).0..], HEAD_OUTPUTS);
+        layer(kernels, net, first + 1, rows, (&hidden[column..], 2 * h), outputs);
     }
     let (outputs, _) = outputs.as_chunks::<HEAD_OUTPUTS>();
     let (q, _) = q.as_chunks_mut::<ACTIONS>();
@@ -93,29 +93,26 @@ fn loss(batch: &Batch, first: usize, q: &[f32], out: &mut RowsMut<'_, 11>) {
 
 /// Gradients entering every layer below the heads' outputs, rule 2's backward half.
 fn backward(kernels: &Kernels, net: &Network, y: &RowsMut<'_, 6>, dz: &mut RowsMut<'_, 11>) {
-    let (shape, rows, half) = (net.shape(), dz.rows, net.shape().h / 2);
+    let (NetworkShape { bottleneck: narrow, h, .. }, m) = (net.shape(), dz.rows);
     let [.., bottleneck, trunk1, trunk2, hidden, outputs] = &mut dz.buffers;
     for head in 0..HEADS.len() {
-        let (column, k) = output_columns(head);
-        let epilogue = Epilogue::ReluBackward { y: &y.buffers[3][head * half..], stride: 2 * shape.h };
-        let b = B::Rows { data: net.weight(HIDDEN + 2 * head + 1), stride: half };
-        let (a, c) = (&outputs[column..], &mut hidden[head * half..]);
-        let gemm = Gemm { m: rows, n: half, k, a, a_row: HEAD_OUTPUTS, a_k: 1, b, c, c_row: 2 * shape.h, epilogue };
-        (kernels.gemm)(&mut { gemm });
+        let (half, column, (output, k)) = (h / 2, head * (h / 2), output_columns(head));
+        let epilogue = Epilogue::ReluBackward { y: &y.buffers[3][column..], stride: 2 * h };
+        let b = B::Rows { data: net.weight(HEADS_START + 2 * head + 1), stride: half };
+        let (a, c) = (&outputs[output..], &mut hidden[column..]);
+        (kernels.gemm)(&mut Gemm { m, n: half, k, a, a_row: HEAD_OUTPUTS, a_k: 1, b, c, c_row: 2 * h, epilogue });
     }
-    let below = |product: usize, dz: &[f32], y: &[f32], dx: &mut [f32]| {
-        let panels = net.backward_panels(product);
-        let (n, k) = (panels.n, panels.k);
-        let epilogue = Epilogue::ReluBackward { y, stride: n };
-        let b = B::Panels(panels);
-        (kernels.gemm)(&mut Gemm { m: rows, n, k, a: dz, a_row: k, a_k: 1, b, c: dx, c_row: n, epilogue });
+    let heads: [&[f32]; HEADS.len()] = std::array::from_fn(|head| net.weight(HEADS_START + 2 * head));
+    let below = |weights: &[&[f32]], k: usize, dz: &[f32], y: &[f32], dx: &mut [f32], n: usize| {
+        let (b, epilogue) = (B::Stack(weights), Epilogue::ReluBackward { y, stride: n });
+        (kernels.gemm)(&mut Gemm { m, n, k, a: dz, a_row: k, a_k: 1, b, c: dx, c_row: n, epilogue });
     };
-    below(HIDDEN, hidden, y.buffers[2], trunk2);
-    below(2, trunk2, y.buffers[1], trunk1);
-    below(1, trunk1, y.buffers[0], bottleneck);
+    below(&heads, 2 * h, hidden, y.buffers[2], trunk2, h);
+    below(&[net.weight(2)], h, trunk2, y.buffers[1], trunk1, h);
+    below(&[net.weight(1)], h, trunk1, y.buffers[0], bottleneck, narrow);
 }
 
-/// All that one thread does for its rows before weight gradients: three forwards, targets, loss, backward.
+/// All that a run of rows needs before weight gradients: three forwards, targets, loss, backward.
 pub(super) fn rows(
     kernels: &Kernels,
     [online, target]: [&Network; 2],

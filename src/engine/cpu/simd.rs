@@ -9,8 +9,9 @@
 //! NEON, which needs an Arm machine to run the same tests.
 #![allow(unsafe_code)]
 
-use super::gemm::{B, Epilogue, Gemm, PANEL};
+use super::gemm::{Epilogue, Gemm, PANEL};
 use super::rules::{self, Fma, Operation};
+use super::tiles::{self, Tile};
 use super::{SimdPath, gemm};
 use crate::bits::fma::fma_soft;
 use crate::bits::rounding::AdamConstants;
@@ -37,8 +38,8 @@ pub(super) struct Kernels {
     pub polyak_contracted: fn(f32, &mut [f32], &[f32]),
     /// whether any element is not finite
     pub any_not_finite: fn(&[f32]) -> bool,
-    /// rows → the columns of a panel
-    pub pack_transposed: fn(&[&[f32]], &mut [f32]),
+    /// up to 16 rows of a weight → the columns of a panel
+    pub pack_transposed: fn(&[f32], &mut [f32]),
     /// rounds → floating-point operations done
     pub probe: fn(usize) -> u64,
 }
@@ -89,36 +90,32 @@ pub(super) fn flush_to_zero() {
     }
 }
 
-/// One register tile: `rows × (vectors · lanes)` chains over `k` steps.
-struct Tile {
-    a: *const f32,
-    a_row: usize,
-    a_k: usize,
-    b: *const f32,
-    /// elements from one vector of a row of B to the next
-    b_vector: usize,
-    b_k: usize,
-    k: usize,
-    c: *mut f32,
-    c_row: usize,
-    /// columns of C in the tile
-    columns: usize,
-    /// chains go on from C instead of +0
-    carry: bool,
-    finish: Finish,
-}
-
-/// [`Epilogue`] by pointer, at the tile's first element.
-#[derive(Clone, Copy)]
-enum Finish {
-    Store,
-    Bias(*const f32),
-    BiasRelu(*const f32),
-    ReluBackward(*const f32, usize),
+/// Computes a tile of an instruction set.
+#[inline(always)]
+pub(super) fn run_tile<I: Isa>(t: &mut Tile) {
+    let Tile { rows, columns, vectors, k, .. } = *t;
+    let full = columns.div_ceil(I::LANES);
+    assert!(rows > 0 && columns > 0 && full <= vectors && columns <= t.c_row, "an empty or too narrow tile");
+    let end = |rows: usize, next: usize, rest: usize| (rows - 1).saturating_mul(next).saturating_add(rest);
+    assert!(end(rows, t.c_row, columns) <= t.c.len(), "C of a tile");
+    if k > 0 {
+        assert!(end(rows, t.a.next, end(k, t.a.k, 1)) <= t.a.data.len(), "A of a tile");
+        assert!(t.b.next >= I::LANES || full == 1, "vectors of B overlap");
+        let last = columns - (full - 1) * I::LANES;
+        assert!(end(full, t.b.next, end(k, t.b.k, last)) <= t.b.data.len(), "B of a tile");
+    }
+    match t.epilogue {
+        Epilogue::Store => {}
+        Epilogue::Bias(bias) | Epilogue::BiasRelu(bias) => assert!(columns <= bias.len(), "bias of a tile"),
+        Epilogue::ReluBackward { y, stride } => assert!(end(rows, stride, columns) <= y.len(), "y of a tile"),
+    }
+    // SAFETY: the lines above are what `tile` asks for. `I` cannot be named outside this file, and the table gives its
+    // functions only to a CPU that has its features.
+    unsafe { I::tile(rows, vectors, columns < vectors * I::LANES, t) }
 }
 
 /// Vector operations of an instruction set. Callers hold its features.
-trait Isa: Fma {
+pub(super) trait Isa: Fma {
     type V: Copy;
     const LANES: usize;
     /// Tile widths in vectors, widest first, each with the most rows that registers allow.
@@ -135,131 +132,71 @@ trait Isa: Fma {
     unsafe fn relu(z: Self::V) -> Self::V;
     unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V;
     /// [`tile`] compiled for the instruction set, for one of [`Isa::WIDTHS`] and at most its rows.
-    unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile);
+    unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &mut Tile);
+}
+
+/// The same pointer, of which the compiler knows nothing. Rows are addressed as one pointer for each three and a
+/// stride; the compiler would otherwise walk from row to row, one dependent addition each, and that chain of additions
+/// is longer than the tile's arithmetic.
+#[inline(always)]
+#[expect(clippy::pointers_in_nomem_asm_block, reason = "nothing is read or written through it")]
+fn opaque(mut p: *const f32) -> *const f32 {
+    // SAFETY: no instruction; the value stays as it is.
+    unsafe { std::arch::asm!("/* {} */", inout(reg) p, options(pure, nomem, nostack, preserves_flags)) };
+    p
 }
 
 /// # Safety
-/// The CPU has the features of `I`; `t`'s pointers are valid for the tile (see [`gemm_loops`]).
+/// The CPU has the features of `I`; `t` passes [`run_tile`]'s checks, has ROWS rows, and VECTORS full vectors of columns
+/// unless PARTIAL.
 #[inline(always)]
-unsafe fn tile<I: Isa, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(t: &Tile) {
+unsafe fn tile<I: Isa, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(t: &mut Tile) {
     // SAFETY: all accesses lie within the tile's rows, columns and k, as the caller promises; with PARTIAL a vector
     // touches only the lanes below `columns`.
     unsafe {
-        let part = |v: usize| t.columns.saturating_sub(v * I::LANES).min(I::LANES);
+        let columns = t.columns;
+        let part = |v: usize| columns.saturating_sub(v * I::LANES).min(I::LANES);
         let load = |p: *const f32, v: usize| if PARTIAL { I::load_part(p, part(v)) } else { I::load(p) };
+        let c = t.c.as_mut_ptr();
         let mut acc = [[I::splat(0.0); VECTORS]; ROWS];
         if t.carry {
             for (r, row) in acc.iter_mut().enumerate() {
                 for (v, x) in row.iter_mut().enumerate() {
-                    *x = load(t.c.wrapping_add(r * t.c_row + v * I::LANES), v);
+                    *x = load(c.wrapping_add(r * t.c_row + v * I::LANES), v);
                 }
             }
         }
-        let (mut a, mut b) = (t.a, t.b);
+        let first = t.a.data.as_ptr();
+        let mut a: [*const f32; 4] = std::array::from_fn(|j| opaque(first.wrapping_add(3 * j * t.a.next)));
+        let mut b = t.b.data.as_ptr();
         for _ in 0..t.k {
             let mut line = [I::splat(0.0); VECTORS];
             for (v, x) in line.iter_mut().enumerate() {
-                *x = load(b.wrapping_add(v * t.b_vector), v);
+                *x = load(b.wrapping_add(v * t.b.next), v);
             }
             for (r, row) in acc.iter_mut().enumerate() {
-                let x = I::splat(*a.wrapping_add(r * t.a_row));
+                let x = I::splat(*a[r / 3].wrapping_add(r % 3 * t.a.next));
                 for (chain, y) in row.iter_mut().zip(line) {
                     *chain = I::fma_lanes(x, y, *chain);
                 }
             }
-            a = a.wrapping_add(t.a_k);
-            b = b.wrapping_add(t.b_k);
+            a = a.map(|a| a.wrapping_add(t.a.k));
+            b = b.wrapping_add(t.b.k);
         }
         for (r, row) in acc.iter().enumerate() {
             for (v, &x) in row.iter().enumerate() {
-                let at = v * I::LANES;
-                let x = match t.finish {
-                    Finish::Store => x,
-                    Finish::Bias(bias) => I::add(x, load(bias.wrapping_add(at), v)),
-                    Finish::BiasRelu(bias) => I::relu(I::add(x, load(bias.wrapping_add(at), v))),
-                    Finish::ReluBackward(y, stride) => I::relu_backward(load(y.wrapping_add(r * stride + at), v), x),
+                let from = |xs: &[f32], at: usize| load(xs.as_ptr().wrapping_add(at + v * I::LANES), v);
+                let x = match t.epilogue {
+                    Epilogue::Store => x,
+                    Epilogue::Bias(bias) => I::add(x, from(bias, 0)),
+                    Epilogue::BiasRelu(bias) => I::relu(I::add(x, from(bias, 0))),
+                    Epilogue::ReluBackward { y, stride } => I::relu_backward(from(y, r * stride), x),
                 };
-                let c = t.c.wrapping_add(r * t.c_row + at);
+                let c = c.wrapping_add(r * t.c_row + v * I::LANES);
                 if PARTIAL { I::store_part(c, part(v), x) } else { I::store(c, x) }
             }
         }
     }
-}
-
-/// Steps of k after which a chain goes through C, so that the panels in use stay in the second-level cache.
-const K_BLOCK: usize = 1024;
-/// Rows of C that share the panels in use.
-const M_BLOCK: usize = 192;
-
-/// Cuts a product into tiles.
-#[inline(always)]
-fn gemm_loops<I: Isa>(g: &mut Gemm) {
-    g.check();
-    let mut k0 = 0;
-    loop {
-        let k = (g.k - k0).min(K_BLOCK);
-        for m0 in (0..g.m).step_by(M_BLOCK) {
-            let m = (g.m - m0).min(M_BLOCK);
-            let mut n0 = 0;
-            while n0 < g.n {
-                n0 += column_group::<I>(g, [m0, n0, k0], m, k);
-            }
-        }
-        k0 += k;
-        if k0 == g.k {
-            return;
-        }
-    }
-}
-
-/// One group of columns of one block; gives its width.
-#[inline(always)]
-fn column_group<I: Isa>(g: &mut Gemm, [m0, n0, k0]: [usize; 3], m: usize, k: usize) -> usize {
-    let left = g.n - n0;
-    let narrowest = I::WIDTHS[I::WIDTHS.len() - 1];
-    let (vectors, most) = I::WIDTHS.iter().copied().find(|w| w.0 * I::LANES <= left).unwrap_or(narrowest);
-    let columns = left.min(vectors * I::LANES);
-    let (b, b_vector, b_k) = match g.b {
-        B::Panels(p) => {
-            let at = (n0 / PANEL) * p.k * PANEL + n0 % PANEL + k0 * PANEL;
-            let vector = if I::LANES == PANEL { p.k * PANEL } else { I::LANES };
-            (p.data.as_ptr().wrapping_add(at), vector, PANEL)
-        }
-        B::Rows { data, stride } => (data.as_ptr().wrapping_add(k0 * stride + n0), I::LANES, stride),
-    };
-    let tiles = m.div_ceil(most);
-    for i in 0..tiles {
-        let (start, end) = (m * i / tiles, m * (i + 1) / tiles);
-        let row = m0 + start;
-        let finish = match g.epilogue {
-            _ if k0 + k < g.k => Finish::Store,
-            Epilogue::Store => Finish::Store,
-            Epilogue::Bias(bias) => Finish::Bias(bias.as_ptr().wrapping_add(n0)),
-            Epilogue::BiasRelu(bias) => Finish::BiasRelu(bias.as_ptr().wrapping_add(n0)),
-            Epilogue::ReluBackward { y, stride } => {
-                Finish::ReluBackward(y.as_ptr().wrapping_add(row * stride + n0), stride)
-            }
-        };
-        let t = Tile {
-            a: g.a.as_ptr().wrapping_add(row * g.a_row + k0 * g.a_k),
-            a_row: g.a_row,
-            a_k: g.a_k,
-            b,
-            b_vector,
-            b_k,
-            k,
-            c: g.c.as_mut_ptr().wrapping_add(row * g.c_row + n0),
-            c_row: g.c_row,
-            columns,
-            carry: k0 > 0,
-            finish,
-        };
-        // SAFETY: `Gemm::check` has proved that rows m0+start .. m0+end, columns n0 .. n0+columns and steps k0 .. k0+k
-        // of A, B, C, bias and y lie within their slices; C is borrowed mutably and the tiles do not overlap. A group
-        // that is not PARTIAL has vectors·lanes columns. The features are those of the table (see `kernels!`).
-        unsafe { I::tile(end - start, vectors, columns < vectors * I::LANES, &t) }
-    }
-    columns
 }
 
 /// Chains of the probe: more than two units of five cycles keep busy.
@@ -286,6 +223,15 @@ fn probe<I: Isa>(rounds: usize) -> u64 {
     (2 * rounds * PROBE * I::LANES) as u64
 }
 
+/// Functions of [`Isa`] compiled with features.
+macro_rules! lanes {
+    ($features:literal; $(fn $name:ident($($x:ident: $t:ty),+) $(-> $r:ty)? $body:block)+) => {
+        $(#[inline]
+        #[target_feature(enable = $features)]
+        unsafe fn $name($($x: $t),+) $(-> $r)? $body)+
+    };
+}
+
 /// Picks the compiled tile by its rows and vectors.
 macro_rules! pick_tile {
     ($rows:expr, $vectors:expr, $partial:expr, $t:expr; $($v:literal: $($r:literal)+;)+) => {
@@ -298,9 +244,9 @@ macro_rules! pick_tile {
 
 /// The table of one instruction set: each function compiled with its features.
 macro_rules! kernels {
-    ($isa:ty $(, #[$features:meta])?) => {
+    ($isa:ty, $pack:path $(, #[$features:meta])?) => {
         pub(super) static KERNELS: Kernels = Kernels {
-            gemm: |g| kernels!(@call $($features,)? (g: &mut Gemm) gemm_loops::<$isa>),
+            gemm: |g| kernels!(@call $($features,)? (g: &mut Gemm) tiles::gemm::<$isa>),
             elementwise: |o, x, out| kernels!(@call $($features,)? (o: Operation, x: [&[f32]; 3], out: &mut [f32]) rules::elementwise::<$isa>),
             relu: |z, y| kernels!(@call $($features,)? (z: &[f32], y: &mut [f32]) rules::relu),
             relu_backward: |y, dy, dz| kernels!(@call $($features,)? (y: &[f32], dy: &[f32], dz: &mut [f32]) rules::relu_backward),
@@ -311,7 +257,7 @@ macro_rules! kernels {
             polyak_contracted: |tau, target, w| kernels!(@call $($features,)? (tau: f32, target: &mut [f32], w: &[f32]) rules::polyak_contracted::<$isa>),
             any_not_finite: |x| kernels!(@call $($features,)? (x: &[f32]) -> bool, rules::any_not_finite),
             probe: |rounds| kernels!(@call $($features,)? (rounds: usize) -> u64, probe::<$isa>),
-            pack_transposed: |rows, panel| kernels!(@call $($features,)? (rows: &[&[f32]], panel: &mut [f32]) gemm::pack_transposed),
+            pack_transposed: |rows, panel| kernels!(@call $($features,)? (rows: &[f32], panel: &mut [f32]) $pack),
         };
     };
     (@call $($features:meta,)? ($($x:ident: $t:ty),+) $body:path) => {
@@ -384,15 +330,15 @@ mod scalar {
         unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
             std::array::from_fn(|i| if y[i] > 0.0 { dy[i] } else { 0.0 })
         }
-        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile) {
-            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &Tile) {
+        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &mut Tile) {
+            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &mut Tile) {
                 unsafe { tile::<Soft, R, V, P>(t) }
             }
             unsafe { pick_tile!(rows, vectors, partial, t; 4: 1; 1: 1;) }
         }
     }
 
-    kernels!(Soft);
+    kernels!(Soft, gemm::pack_transposed);
 }
 
 /// The hardware's fused multiply-add on one element.
@@ -427,55 +373,39 @@ mod avx512 {
         type V = __m512;
         const LANES: usize = 16;
         const WIDTHS: &'static [(usize, usize)] = &[(4, 6), (2, 12), (1, 12)];
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn splat(x: f32) -> Self::V {
-            _mm512_set1_ps(x)
+        lanes! { "avx512f,fma";
+            fn splat(x: f32) -> Self::V {
+                _mm512_set1_ps(x)
+            }
+            fn load(p: *const f32) -> Self::V {
+                unsafe { _mm512_loadu_ps(p) }
+            }
+            fn store(p: *mut f32, x: Self::V) {
+                unsafe { _mm512_storeu_ps(p, x) }
+            }
+            fn load_part(p: *const f32, n: usize) -> Self::V {
+                unsafe { _mm512_maskz_loadu_ps(mask(n), p) }
+            }
+            fn store_part(p: *mut f32, n: usize, x: Self::V) {
+                unsafe { _mm512_mask_storeu_ps(p, mask(n), x) }
+            }
+            fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+                _mm512_fmadd_ps(a, b, c)
+            }
+            fn add(a: Self::V, b: Self::V) -> Self::V {
+                _mm512_add_ps(a, b)
+            }
+            fn relu(z: Self::V) -> Self::V {
+                // "not less or equal" is true for a NaN.
+                _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(z, _mm512_setzero_ps()), z)
+            }
+            fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
+                _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(y, _mm512_setzero_ps()), dy)
+            }
         }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn load(p: *const f32) -> Self::V {
-            unsafe { _mm512_loadu_ps(p) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn store(p: *mut f32, x: Self::V) {
-            unsafe { _mm512_storeu_ps(p, x) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn load_part(p: *const f32, n: usize) -> Self::V {
-            unsafe { _mm512_maskz_loadu_ps(mask(n), p) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn store_part(p: *mut f32, n: usize, x: Self::V) {
-            unsafe { _mm512_mask_storeu_ps(p, mask(n), x) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-            _mm512_fmadd_ps(a, b, c)
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
-            _mm512_add_ps(a, b)
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn relu(z: Self::V) -> Self::V {
-            // "not less or equal" is true for a NaN.
-            _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(z, _mm512_setzero_ps()), z)
-        }
-        #[inline]
-        #[target_feature(enable = "avx512f")]
-        unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
-            _mm512_maskz_mov_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(y, _mm512_setzero_ps()), dy)
-        }
-        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile) {
+        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &mut Tile) {
             #[target_feature(enable = "avx512f")]
-            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &Tile) {
+            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &mut Tile) {
                 unsafe { tile::<Avx512, R, V, P>(t) }
             }
             unsafe {
@@ -487,7 +417,53 @@ mod avx512 {
         }
     }
 
-    kernels!(Avx512, #[target_feature(enable = "avx512f,fma")]);
+    /// [`gemm::pack_transposed`], 16 rows by 16 columns at a time in registers. Loops, not iterators: a closure with
+    /// these features is not inlined into an iterator's code, which has none.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn pack_transposed(rows: &[f32], panel: &mut [f32]) {
+        let (k, mut done) = (panel.len() / PANEL, 0);
+        while rows.len() == PANEL * k && done + PANEL <= k {
+            let mut lines = [_mm512_setzero_ps(); PANEL];
+            for i in 0..PANEL {
+                // SAFETY: the slice has 16 elements.
+                lines[i] = unsafe { _mm512_loadu_ps(rows[i * k + done..][..PANEL].as_ptr()) };
+            }
+            lines = transpose(lines);
+            for i in 0..PANEL {
+                let line = &mut panel[(done + i) * PANEL..][..PANEL];
+                // SAFETY: the slice has 16 elements.
+                unsafe { _mm512_storeu_ps(line.as_mut_ptr(), lines[i]) };
+            }
+            done += PANEL;
+        }
+        gemm::pack_transposed_from(rows, done, panel);
+    }
+
+    /// Transposes 16 by 16: in four rounds, rows s apart exchange the elements whose index has bit s.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn transpose(mut rows: [__m512; PANEL]) -> [__m512; PANEL] {
+        let index = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        for s in [8, 4, 2, 1] {
+            let bit = _mm512_test_epi32_mask(index, _mm512_set1_epi32(s));
+            // Index 16 + j is element j of the second operand.
+            let low = _mm512_mask_add_epi32(index, bit, index, _mm512_set1_epi32(16 - s));
+            let high =
+                _mm512_mask_add_epi32(_mm512_add_epi32(index, _mm512_set1_epi32(s)), bit, index, _mm512_set1_epi32(16));
+            let s = s as usize;
+            for i in 0..PANEL {
+                if i & s == 0 {
+                    let (a, b) = (rows[i], rows[i + s]);
+                    rows[i] = _mm512_permutex2var_ps(a, low, b);
+                    rows[i + s] = _mm512_permutex2var_ps(a, high, b);
+                }
+            }
+        }
+        rows
+    }
+
+    kernels!(Avx512, pack_transposed, #[target_feature(enable = "avx512f,fma")]);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -510,62 +486,46 @@ mod avx2 {
         type V = __m256;
         const LANES: usize = 8;
         const WIDTHS: &'static [(usize, usize)] = &[(2, 6), (1, 12)];
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn splat(x: f32) -> Self::V {
-            _mm256_set1_ps(x)
+        lanes! { "avx2,fma";
+            fn splat(x: f32) -> Self::V {
+                _mm256_set1_ps(x)
+            }
+            fn load(p: *const f32) -> Self::V {
+                unsafe { _mm256_loadu_ps(p) }
+            }
+            fn store(p: *mut f32, x: Self::V) {
+                unsafe { _mm256_storeu_ps(p, x) }
+            }
+            fn load_part(p: *const f32, n: usize) -> Self::V {
+                unsafe { _mm256_maskload_ps(p, mask(n)) }
+            }
+            fn store_part(p: *mut f32, n: usize, x: Self::V) {
+                unsafe { _mm256_maskstore_ps(p, mask(n), x) }
+            }
+            fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+                _mm256_fmadd_ps(a, b, c)
+            }
+            fn add(a: Self::V, b: Self::V) -> Self::V {
+                _mm256_add_ps(a, b)
+            }
+            fn relu(z: Self::V) -> Self::V {
+                // "not less or equal" is true for a NaN.
+                _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(z, _mm256_setzero_ps()), z)
+            }
+            fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
+                _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(y, _mm256_setzero_ps()), dy)
+            }
         }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn load(p: *const f32) -> Self::V {
-            unsafe { _mm256_loadu_ps(p) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn store(p: *mut f32, x: Self::V) {
-            unsafe { _mm256_storeu_ps(p, x) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn load_part(p: *const f32, n: usize) -> Self::V {
-            unsafe { _mm256_maskload_ps(p, mask(n)) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn store_part(p: *mut f32, n: usize, x: Self::V) {
-            unsafe { _mm256_maskstore_ps(p, mask(n), x) }
-        }
-        #[inline]
-        #[target_feature(enable = "avx2,fma")]
-        unsafe fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-            _mm256_fmadd_ps(a, b, c)
-        }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
-            _mm256_add_ps(a, b)
-        }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn relu(z: Self::V) -> Self::V {
-            // "not less or equal" is true for a NaN.
-            _mm256_and_ps(_mm256_cmp_ps::<_CMP_NLE_UQ>(z, _mm256_setzero_ps()), z)
-        }
-        #[inline]
-        #[target_feature(enable = "avx2")]
-        unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
-            _mm256_and_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(y, _mm256_setzero_ps()), dy)
-        }
-        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile) {
+        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &mut Tile) {
             #[target_feature(enable = "avx2,fma")]
-            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &Tile) {
+            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &mut Tile) {
                 unsafe { tile::<Avx2, R, V, P>(t) }
             }
             unsafe { pick_tile!(rows, vectors, partial, t; 2: 1 2 3 4 5 6; 1: 1 2 3 4 5 6 7 8 9 10 11 12;) }
         }
     }
 
-    kernels!(Avx2, #[target_feature(enable = "avx2,fma")]);
+    kernels!(Avx2, gemm::pack_transposed, #[target_feature(enable = "avx2,fma")]);
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -582,70 +542,54 @@ mod neon {
         type V = float32x4_t;
         const LANES: usize = 4;
         const WIDTHS: &'static [(usize, usize)] = &[(4, 6), (1, 12)];
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn splat(x: f32) -> Self::V {
-            vdupq_n_f32(x)
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn load(p: *const f32) -> Self::V {
-            unsafe { vld1q_f32(p) }
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn store(p: *mut f32, x: Self::V) {
-            unsafe { vst1q_f32(p, x) }
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn load_part(p: *const f32, n: usize) -> Self::V {
-            let mut lanes = [0.0f32; 4];
-            unsafe {
-                p.copy_to_nonoverlapping(lanes.as_mut_ptr(), n);
-                vld1q_f32(lanes.as_ptr())
+        lanes! { "neon";
+            fn splat(x: f32) -> Self::V {
+                vdupq_n_f32(x)
+            }
+            fn load(p: *const f32) -> Self::V {
+                unsafe { vld1q_f32(p) }
+            }
+            fn store(p: *mut f32, x: Self::V) {
+                unsafe { vst1q_f32(p, x) }
+            }
+            fn load_part(p: *const f32, n: usize) -> Self::V {
+                let mut lanes = [0.0f32; 4];
+                unsafe {
+                    p.copy_to_nonoverlapping(lanes.as_mut_ptr(), n);
+                    vld1q_f32(lanes.as_ptr())
+                }
+            }
+            fn store_part(p: *mut f32, n: usize, x: Self::V) {
+                let mut lanes = [0.0f32; 4];
+                unsafe {
+                    vst1q_f32(lanes.as_mut_ptr(), x);
+                    p.copy_from_nonoverlapping(lanes.as_ptr(), n);
+                }
+            }
+            fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+                vfmaq_f32(c, a, b)
+            }
+            fn add(a: Self::V, b: Self::V) -> Self::V {
+                vaddq_f32(a, b)
+            }
+            fn relu(z: Self::V) -> Self::V {
+                // "less or equal" is false for a NaN.
+                let off = vcleq_f32(z, vdupq_n_f32(0.0));
+                vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(z), off))
+            }
+            fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
+                let on = vcgtq_f32(y, vdupq_n_f32(0.0));
+                vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(dy), on))
             }
         }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn store_part(p: *mut f32, n: usize, x: Self::V) {
-            let mut lanes = [0.0f32; 4];
-            unsafe {
-                vst1q_f32(lanes.as_mut_ptr(), x);
-                p.copy_from_nonoverlapping(lanes.as_ptr(), n);
-            }
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn fma_lanes(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-            vfmaq_f32(c, a, b)
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
-            vaddq_f32(a, b)
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn relu(z: Self::V) -> Self::V {
-            // "less or equal" is false for a NaN.
-            let off = vcleq_f32(z, vdupq_n_f32(0.0));
-            vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(z), off))
-        }
-        #[inline]
-        #[target_feature(enable = "neon")]
-        unsafe fn relu_backward(y: Self::V, dy: Self::V) -> Self::V {
-            let on = vcgtq_f32(y, vdupq_n_f32(0.0));
-            vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(dy), on))
-        }
-        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &Tile) {
+        unsafe fn tile(rows: usize, vectors: usize, partial: bool, t: &mut Tile) {
             #[target_feature(enable = "neon")]
-            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &Tile) {
+            unsafe fn one<const R: usize, const V: usize, const P: bool>(t: &mut Tile) {
                 unsafe { tile::<Neon, R, V, P>(t) }
             }
             unsafe { pick_tile!(rows, vectors, partial, t; 4: 1 2 3 4 5 6; 1: 1 2 3 4 5 6 7 8 9 10 11 12;) }
         }
     }
 
-    kernels!(Neon, #[target_feature(enable = "neon")]);
+    kernels!(Neon, gemm::pack_transposed, #[target_feature(enable = "neon")]);
 }

@@ -1,22 +1,21 @@
-//! One update: gradients of a batch, then clip, Adam, target network and packing. Four kinds of parallel phase.
-//!
-//! Rows of the batch through all forwards, loss and backward; then rows of the weight gradients; then sums of squares;
-//! then elements of the parameters, and panels of the packed copies.
+//! One update in four parallel phases: runs of batch rows through all forwards, loss and backward; rows of the weight
+//! gradients; blocks of the sums of squares; and rows of the parameters through clip, Adam, target network and packing.
 
-use rayon::prelude::*;
+use std::sync::PoisonError;
 
-use super::network::Network;
+use super::gemm::PANEL;
+use super::network::{Network, Parts};
 use super::rules::{self, REDUCE_BLOCK};
 use super::workspace::{TENSORS, Workspace};
-use super::{Cpu, faults, passes, sum, weights};
+use super::{Cpu, faults, passes, sum, threads, weights};
 use crate::bits::rounding::AdamConstants;
 
-/// Rows of s′ that pass through a thread's scratch at a time.
-const SCRATCH_ROWS: usize = 256;
-/// Parameters from which the sums of squares are worth several threads.
-const PARALLEL_SQUARES: usize = 1 << 20;
-/// Elementwise work is cut at multiples of this.
-const ELEMENTS: usize = 64;
+/// Rows of s′ that pass through a task's scratch at a time.
+const SCRATCH_ROWS: usize = 192;
+/// Blocks of rule 4 that one task reduces.
+const TASK_BLOCKS: usize = 16;
+/// Shares of the weight gradients for each thread, so that threads finish together.
+const SHARES: usize = 2;
 
 /// Sampled transitions, B rows.
 #[derive(Clone, Copy, Debug)]
@@ -66,56 +65,102 @@ pub enum TargetRule {
     Keep,
 }
 
+/// Rows of one weight, or one bias, on their way through Adam.
+struct Job<'a> {
+    w: &'a mut [f32],
+    target: &'a mut [f32],
+    m: &'a mut [f32],
+    v: &'a mut [f32],
+    g: &'a [f32],
+    /// the packed copies of these rows in both networks
+    panels: Option<[&'a mut [f32]; 2]>,
+}
+
+/// The learner's flat buffers from some element on.
+struct Rest<'a> {
+    mutable: [&'a mut [f32]; 4],
+    g: &'a [f32],
+}
+
+impl<'a> Rest<'a> {
+    /// Takes the first `n` elements off.
+    fn take(&mut self, n: usize, panels: Option<[&'a mut [f32]; 2]>) -> Job<'a> {
+        let (g, rest) = self.g.split_at(n);
+        self.g = rest;
+        let [w, target, m, v] = self.mutable.each_mut().map(|buffer| {
+            let (head, tail) = std::mem::take(buffer).split_at_mut(n);
+            *buffer = tail;
+            head
+        });
+        Job { w, target, m, v, g, panels }
+    }
+}
+
+/// All parameters as jobs, in list order: a panel's rows of a weight each, then the layer's bias.
+fn jobs<'a>(online: Parts<'a>, target: Parts<'a>, [m, v]: [&'a mut [f32]; 2], g: &'a [f32]) -> Vec<Job<'a>> {
+    let mut rest = Rest { mutable: [online.parameters, target.parameters, m, v], g };
+    let mut jobs = Vec::new();
+    for ((layer, online), target) in online.layers.iter().zip(online.panels).zip(target.panels) {
+        let mut left = layer.weight.len();
+        for (online, target) in online.panels_mut().zip(target.panels_mut()) {
+            let n = left.min(PANEL * layer.inputs);
+            jobs.push(rest.take(n, Some([online, target])));
+            left -= n;
+        }
+        jobs.push(rest.take(layer.bias.len(), None));
+    }
+    jobs
+}
+
 impl Cpu {
     /// Gradients of one batch into `ws`, with everything on the way, the loss and the norm. Networks are only read.
     pub fn gradients(&self, online: &Network, target: &Network, batch: &Batch, ws: &mut Workspace) {
-        let shape = online.shape();
+        let (shape, rows) = (online.shape(), batch.rows());
         assert_eq!(shape, target.shape(), "online and target network");
         batch.check(shape.d);
-        ws.prepare(online, batch.rows(), self.threads(), SCRATCH_ROWS.min(batch.rows()));
-        self.pool.install(|| {
-            let (layers, of_rows, scratch) = ws.views(shape);
-            let layers = layers.split(self.threads()).into_iter();
-            let tasks = layers.zip(of_rows.split(self.threads())).zip(scratch).collect();
-            self.share(tasks, |(((first, layers), (_, of_rows)), scratch)| {
-                passes::rows(self.kernels, [online, target], batch, first, (layers, of_rows), scratch);
+        ws.prepare(online, rows, self.threads(), SCRATCH_ROWS.min(rows));
+        self.session(|| {
+            let (layers, of_rows, scratches) = ws.views(shape);
+            let runs = threads::runs(rows, self.threads());
+            self.share(layers.split(runs).into_iter().zip(of_rows.split(runs)), |((first, layers), (_, of_rows))| {
+                let lock = || scratches.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut scratch = lock().pop().expect("one for each thread");
+                passes::rows(self.kernels, [online, target], batch, first, (layers, of_rows), &mut scratch);
+                lock().push(scratch);
             });
-            let shares = weights::shares(online, &mut ws.gradients, self.threads());
+            let shares = weights::shares(online, &mut ws.gradients, SHARES * self.threads());
             let (y, dz) = (&ws.online, &ws.dz);
             self.share(shares, |share| share.run(self.kernels, shape.h, batch.obs, y, dz));
             let loss = sum::reduce(self.kernels, &ws.loss_terms, false, &mut ws.partial);
-            ws.loss = loss * rules::loss_scale(batch.rows());
+            ws.loss = loss * rules::loss_scale(rows);
             self.norm(online, ws);
         });
     }
 
     /// Sums of squares by rule 4, or as a planted fault has them, and the norm.
     fn norm(&self, net: &Network, ws: &mut Workspace) {
-        let Workspace { gradients, tensor_squares, partial, .. } = ws;
-        let tensors = net.layers().iter().flat_map(|l| [l.weight.clone(), l.bias.clone()]);
-        for (squares, range) in tensor_squares.iter_mut().zip(tensors) {
-            let g = &gradients[range];
+        let tensors = || net.layers().iter().flat_map(|l| [&l.weight, &l.bias]).map(|t| &ws.gradients[t.clone()]);
+        let (mut tasks, mut rest) = (Vec::new(), &mut ws.partial[..]);
+        for task in tensors().flat_map(|g| g.chunks(TASK_BLOCKS * REDUCE_BLOCK)) {
+            let (results, tail) = rest.split_at_mut(task.len().div_ceil(REDUCE_BLOCK));
+            tasks.push((task, results));
+            rest = tail;
+        }
+        self.share(tasks, |(g, results)| (self.kernels.reduce_blocks)(g, true, results));
+        let mut rest = &mut ws.partial[..];
+        for (squares, g) in ws.tensor_squares.iter_mut().zip(tensors()) {
+            let (results, tail) = rest.split_at_mut(g.len().div_ceil(REDUCE_BLOCK));
+            rest = tail;
             *squares = if self.faults.unordered_sum {
                 faults::unordered_squares(&self.pool, g)
             } else if self.faults.thread_chunked_sum {
                 faults::chunked_squares(self.kernels, self.threads(), g)
-            } else if g.len() < PARALLEL_SQUARES {
-                sum::reduce(self.kernels, g, true, partial)
             } else {
-                self.parallel_squares(g, partial)
+                sum::finish(self.kernels, results)
             };
         }
         ws.sum_squares = sum::reduce(self.kernels, &ws.tensor_squares, false, &mut [0.0; TENSORS]);
         ws.norm = ws.sum_squares.sqrt();
-    }
-
-    fn parallel_squares(&self, g: &[f32], partial: &mut [f32]) -> f32 {
-        let blocks = g.len().div_ceil(REDUCE_BLOCK);
-        let each = blocks.div_ceil(self.threads());
-        let results = &mut partial[..blocks];
-        let chunks = g.par_chunks(each * REDUCE_BLOCK).zip(results.par_chunks_mut(each));
-        chunks.for_each(|(g, out)| (self.kernels.reduce_blocks)(g, true, out));
-        sum::finish(self.kernels, results)
     }
 
     /// Applies the gradients in `ws`, which stay unclipped: clip factor into `ws.k`, Adam on `online`, `m` and `v`,
@@ -137,24 +182,19 @@ impl Cpu {
         assert!(m.len() == n && v.len() == n && ws.gradients.len() == n, "moments and gradients of {n} parameters");
         let (_, k) = rules::clip(ws.sum_squares, clip);
         ws.k = k;
-        let each = n.div_ceil(self.threads()).next_multiple_of(ELEMENTS);
-        self.pool.install(|| {
-            let w = online.parameters_mut().par_chunks_mut(each).zip(target.parameters_mut().par_chunks_mut(each));
-            let moments = m.par_chunks_mut(each).zip(v.par_chunks_mut(each));
-            let all = w.zip(moments).zip(ws.gradients.par_chunks(each));
-            all.for_each(|(((w, target), (m, v)), g)| {
-                (self.kernels.adam)(c, k, w, m, v, g);
+        self.session(|| {
+            self.share(jobs(online.parts(), target.parts(), [m, v], &ws.gradients), |job| {
+                (self.kernels.adam)(c, k, job.w, job.m, job.v, job.g);
                 match rule {
-                    TargetRule::Polyak { tau } => self.polyak(tau, target, w),
-                    TargetRule::Copy => target.copy_from_slice(w),
+                    TargetRule::Polyak { tau } => self.polyak(tau, job.target, job.w),
+                    TargetRule::Copy => job.target.copy_from_slice(job.w),
                     TargetRule::Keep => {}
                 }
+                if let Some([online, target]) = job.panels {
+                    (self.kernels.pack_transposed)(job.w, online);
+                    (self.kernels.pack_transposed)(job.target, target);
+                }
             });
-            let mut jobs = online.pack_jobs();
-            if rule != TargetRule::Keep {
-                jobs.extend(target.pack_jobs());
-            }
-            jobs.into_par_iter().for_each(|job| job.run(self.kernels));
         });
     }
 }

@@ -1,7 +1,7 @@
 //! Weight and bias gradients, rules 2 and 3: threads take rows of dW, never batch positions.
 
 use super::gemm::{B, Epilogue, Gemm};
-use super::network::{HIDDEN, Network};
+use super::network::{HEADS_START, Network};
 use super::passes::output_columns;
 use super::simd::Kernels;
 use super::workspace::{Activations, LayerGradients};
@@ -90,7 +90,7 @@ fn operands<'a>(
         1 => (rows(&dz.trunk1), rows(&y.bottleneck)),
         2 => (rows(&dz.trunk2), rows(&y.trunk1)),
         _ => {
-            let (head, second) = ((layer - HIDDEN) / 2, (layer - HIDDEN) % 2 == 1);
+            let (head, second) = ((layer - HEADS_START) / 2, (layer - HEADS_START) % 2 == 1);
             let column = head * (h / 2);
             if second {
                 let outputs = view(&dz.outputs[output_columns(head).0..], HEAD_OUTPUTS);

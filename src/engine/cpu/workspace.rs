@@ -1,5 +1,8 @@
 //! Buffers of forward passes and updates, in the layouts that a trace digests, and their division into rows for threads.
 
+use std::sync::{Mutex, PoisonError};
+
+use super::aligned::Aligned;
 use super::network::Network;
 use super::rules::REDUCE_BLOCK;
 use crate::engine::network::{ACTIONS, BRANCHES, HEAD_OUTPUTS, NetworkShape};
@@ -15,17 +18,17 @@ pub struct Activations {
     /// rows held
     pub rows: usize,
     /// `[rows, bottleneck]`, after the ReLU
-    pub bottleneck: Vec<f32>,
+    pub bottleneck: Aligned,
     /// `[rows, H]`, after the ReLU
-    pub trunk1: Vec<f32>,
+    pub trunk1: Aligned,
     /// `[rows, H]`, after the ReLU
-    pub trunk2: Vec<f32>,
+    pub trunk2: Aligned,
     /// `[rows, 2H]`, after the ReLU: value, branch 0, 1, 2 side by side
-    pub hidden: Vec<f32>,
+    pub hidden: Aligned,
     /// `[rows, 16]`: value, then the advantages of branch 0, 1, 2
-    pub outputs: Vec<f32>,
+    pub outputs: Aligned,
     /// `[rows, 3, 5]`
-    pub q: Vec<f32>,
+    pub q: Aligned,
 }
 
 impl Activations {
@@ -33,18 +36,18 @@ impl Activations {
     pub(super) fn resize(&mut self, shape: NetworkShape, rows: usize) {
         self.rows = rows;
         for (buffer, width) in self.buffers().into_iter().zip(widths(shape)) {
-            buffer.resize(rows * width, 0.0);
+            buffer.resize(rows * width);
         }
     }
 
-    fn buffers(&mut self) -> [&mut Vec<f32>; 6] {
+    fn buffers(&mut self) -> [&mut Aligned; 6] {
         let Activations { bottleneck, trunk1, trunk2, hidden, outputs, q, .. } = self;
         [bottleneck, trunk1, trunk2, hidden, outputs, q]
     }
 
     pub(super) fn view(&mut self, shape: NetworkShape) -> RowsMut<'_, 6> {
         let rows = self.rows;
-        RowsMut::new(rows, self.buffers().map(|b| b.as_mut_slice()), widths(shape))
+        RowsMut::new(rows, self.buffers().map(|b| &mut **b), widths(shape))
     }
 }
 
@@ -57,38 +60,38 @@ fn widths(shape: NetworkShape) -> [usize; 6] {
 #[derive(Clone, Debug, Default)]
 pub struct LayerGradients {
     /// `[rows, bottleneck]`
-    pub bottleneck: Vec<f32>,
+    pub bottleneck: Aligned,
     /// `[rows, H]`
-    pub trunk1: Vec<f32>,
+    pub trunk1: Aligned,
     /// `[rows, H]`
-    pub trunk2: Vec<f32>,
+    pub trunk2: Aligned,
     /// `[rows, 2H]`: value, branch 0, 1, 2 side by side
-    pub hidden: Vec<f32>,
+    pub hidden: Aligned,
     /// `[rows, 16]`: dv, then da of branch 0, 1, 2
-    pub outputs: Vec<f32>,
+    pub outputs: Aligned,
 }
 
 /// Everything that one update computes on its way, readable after [`super::Cpu::gradients`].
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Workspace {
     /// layers' outputs and Q of the online network at s
     pub online: Activations,
     /// `[B, 3, 5]`: Q of the online network at s′
-    pub q_next_online: Vec<f32>,
+    pub q_next_online: Aligned,
     /// `[B, 3, 5]`: Q of the target network at s′
-    pub q_next_target: Vec<f32>,
+    pub q_next_target: Aligned,
     /// `[B]`: Y
-    pub y: Vec<f32>,
+    pub y: Aligned,
     /// `[B, 3]`: δ
-    pub delta: Vec<f32>,
+    pub delta: Aligned,
     /// `[B, 3]`: loss_b·w
-    pub loss_terms: Vec<f32>,
+    pub loss_terms: Aligned,
     /// `[B, 3]`: g
-    pub g: Vec<f32>,
+    pub g: Aligned,
     /// dz of every layer
     pub dz: LayerGradients,
     /// `[parameters]`: gradients before clipping, in the layout of the parameters
-    pub gradients: Vec<f32>,
+    pub gradients: Aligned,
     /// sum of squares of each tensor's gradient, in list order
     pub tensor_squares: [f32; TENSORS],
     /// rule 4 over `tensor_squares`
@@ -100,8 +103,8 @@ pub struct Workspace {
     /// traced loss: rule 4 over `loss_terms`, times c
     pub loss: f32,
     /// one for each thread: layers of a block of rows of s′
-    pub(super) scratch: Vec<Activations>,
-    /// block results of rule 4
+    pub(super) scratch: Mutex<Vec<Activations>>,
+    /// block results of rule 4, tensor after tensor
     pub(super) partial: Vec<f32>,
 }
 
@@ -111,29 +114,32 @@ impl Workspace {
         let shape = network.shape();
         self.online.resize(shape, rows);
         for (buffer, width) in self.row_buffers().into_iter().zip(row_widths(shape)) {
-            buffer.resize(rows * width, 0.0);
+            buffer.resize(rows * width);
         }
-        self.gradients.resize(shape.parameters(), 0.0);
-        self.scratch.resize_with(threads, Activations::default);
-        self.scratch.iter_mut().for_each(|s| s.resize(shape, scratch_rows));
-        let longest = if shape.parameters() > rows * BRANCHES { shape.parameters() } else { rows * BRANCHES };
-        self.partial.resize(longest.div_ceil(REDUCE_BLOCK), 0.0);
+        self.gradients.resize(shape.parameters());
+        let scratch = self.scratch.get_mut().unwrap_or_else(PoisonError::into_inner);
+        scratch.resize_with(threads, Activations::default);
+        scratch.iter_mut().for_each(|s| s.resize(shape, scratch_rows));
+        let blocks = |n: usize| n.div_ceil(REDUCE_BLOCK);
+        let of_tensors = network.layers().iter().fold(0, |n, l| n + blocks(l.weight.len()) + blocks(l.bias.len()));
+        let of_loss = blocks(rows * BRANCHES);
+        self.partial.resize(if of_tensors > of_loss { of_tensors } else { of_loss }, 0.0);
     }
 
-    fn row_buffers(&mut self) -> [&mut Vec<f32>; 11] {
+    fn row_buffers(&mut self) -> [&mut Aligned; 11] {
         let Workspace { q_next_online, q_next_target, y, delta, loss_terms, g, dz, .. } = self;
         let LayerGradients { bottleneck, trunk1, trunk2, hidden, outputs } = dz;
         [q_next_online, q_next_target, y, delta, loss_terms, g, bottleneck, trunk1, trunk2, hidden, outputs]
     }
 
     /// Per-row buffers, the layers' outputs and the scratch, to be split among threads.
-    pub(super) fn views(&mut self, shape: NetworkShape) -> (RowsMut<'_, 6>, RowsMut<'_, 11>, &mut [Activations]) {
+    pub(super) fn views(&mut self, shape: NetworkShape) -> (RowsMut<'_, 6>, RowsMut<'_, 11>, &Mutex<Vec<Activations>>) {
         let rows = self.online.rows;
         let Workspace { online, q_next_online, q_next_target, y, delta, loss_terms, g, dz, scratch, .. } = self;
         let LayerGradients { bottleneck, trunk1, trunk2, hidden, outputs } = dz;
         let buffers =
             [q_next_online, q_next_target, y, delta, loss_terms, g, bottleneck, trunk1, trunk2, hidden, outputs];
-        let of_rows = RowsMut::new(rows, buffers.map(|b| b.as_mut_slice()), row_widths(shape));
+        let of_rows = RowsMut::new(rows, buffers.map(|b| &mut **b), row_widths(shape));
         (online.view(shape), of_rows, scratch)
     }
 }

@@ -5,7 +5,7 @@ use super::fields::{Fields, Found, Outputs, SIZE_LIMIT};
 use crate::bits::rounding::{AdamConstants, power};
 use crate::bits::{philox, rounding};
 use crate::digest::fingerprint;
-use crate::engine::cpu::gemm::{B, Epilogue, Gemm, Panels};
+use crate::engine::cpu::gemm::{B, Epilogue, Gemm};
 use crate::engine::cpu::rules::{self, Operation};
 use crate::engine::cpu::{Cpu, Q_VALUES};
 use crate::engine::network::{ACTIONS, HEADS};
@@ -134,8 +134,8 @@ fn trunk2_input_gradient(i: &Fields, _: &Fields, cpu: &Cpu) -> Outputs {
         weight.extend(weights.f32s_of(head, each)?);
     }
     let mut dy = vec![0.0; h];
-    let b = B::Panels(&Panels::straight(&weight, 2 * h, h));
-    let k = 2 * h;
+    let parts: Vec<&[f32]> = weight.chunks(each).collect();
+    let (k, b) = (2 * h, B::Stack(&parts));
     cpu.gemm(Gemm { m: 1, n: h, k, a: &dz, a_row: k, a_k: 1, b, c: &mut dy, c_row: h, epilogue: Epilogue::Store });
     Ok(vec![("dy", Found::F32(dy))])
 }

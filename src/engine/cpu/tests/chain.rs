@@ -70,6 +70,33 @@ proptest! {
     }
 }
 
+/// Would fail if packing on the way changed a bit: B spans far more than the caches, A is read by columns or by rows,
+/// few rows or many, in one part or stacked. The two fastest paths: the scalar one is slow and runs the same cuts.
+#[test]
+fn far_apart_operands_are_packed() {
+    let (m, n, k) = (29, 70, 1300);
+    let wide = 256;
+    let (a, b) = (values(1, k * m), values(2, k * wide));
+    let stacked = values(3, 4 * 300 * 900);
+    for cpu in paths().into_iter().rev().take(2) {
+        for (m, a_row, a_k) in [(m, 1, m), (m, k, 1), (5, 1, m)] {
+            let mut c = vec![f32::NAN; m * n];
+            let operand = B::Rows { data: &b[1..], stride: wide };
+            cpu.gemm(Gemm { m, n, k, a: &a, a_row, a_k, b: operand, c: &mut c, c_row: n, epilogue: Epilogue::Store });
+            let expected = chains(m, n, k, |r, k| a[r * a_row + k * a_k], |k, j| b[1 + k * wide + j]);
+            assert_eq!(bits(&c), bits(&expected), "{} {m} rows, {a_row} apart", cpu.path());
+        }
+        let parts: Vec<&[f32]> = stacked.chunks(300 * 900).collect();
+        let (m, k, mut c) = (25, 1200, vec![f32::NAN; 25 * 900]);
+        let (b, epilogue) = (B::Stack(&parts), Epilogue::Store);
+        cpu.gemm(Gemm { m, n: 900, k, a: &a, a_row: k, a_k: 1, b, c: &mut c, c_row: 900, epilogue });
+        for row in [0, 11, 24] {
+            let expected = chains(1, 900, k, |_, i| a[row * k + i], |i, j| stacked[i * 900 + j]);
+            assert_eq!(bits(&c[row * 900..][..900]), bits(&expected), "{} stacked, row {row}", cpu.path());
+        }
+    }
+}
+
 /// Would fail if a product wrote beyond its columns or rows of a wider matrix, or read beyond its operands' edges.
 #[test]
 fn neighbours_stay_untouched() {
@@ -104,7 +131,7 @@ fn neighbours_stay_untouched() {
 fn short_operands_are_refused() {
     let refuses = |a: usize, b: usize, c: usize, bias: usize| {
         let [a, b, mut c, bias] = [a, b, c, bias].map(|n| vec![0.0; n]);
-        let panels = B::Panels(&Panels::straight(&[0.0; 6], 2, 3));
+        let panels = B::Panels(&Panels::transposed(&[0.0; 6], 2, 3));
         let operand = if b.is_empty() { panels } else { B::Rows { data: &b, stride: 3 } };
         let epilogue = Epilogue::Bias(&bias);
         let gemm = Gemm { m: 4, n: 3, k: 2, a: &a, a_row: 2, a_k: 1, b: operand, c: &mut c, c_row: 3, epilogue };

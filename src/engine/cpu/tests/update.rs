@@ -25,8 +25,8 @@ fn ordinary(seed: u64, n: usize, scale: f32) -> Vec<f32> {
 impl Learner {
     fn new(shape: NetworkShape) -> Self {
         let n = shape.parameters();
-        let online = Network::new(shape, ordinary(1, n, 0.4));
-        let target = Network::forward_only(shape, ordinary(2, n, 0.4));
+        let online = Network::new(shape, &ordinary(1, n, 0.4));
+        let target = Network::new(shape, &ordinary(2, n, 0.4));
         Learner { online, target, m: vec![0.0; n], v: vec![0.0; n], ws: Workspace::default() }
     }
 
@@ -113,9 +113,9 @@ fn threads_and_paths_agree() {
 #[test]
 fn packed_copies_are_fresh() {
     let learner = run(SimdPath::best(), 2, Faults::default(), 30);
-    let fresh = Network::new(SHAPE, learner.online.parameters().to_vec());
+    let fresh = Network::new(SHAPE, learner.online.parameters());
     assert!(learner.online.packed_bytes() == fresh.packed_bytes());
-    let fresh = Network::forward_only(SHAPE, learner.target.parameters().to_vec());
+    let fresh = Network::new(SHAPE, learner.target.parameters());
     assert!(learner.target.packed_bytes() == fresh.packed_bytes());
     let mut changed = fresh.clone();
     changed.update(|w| w[3] += 1.0);
@@ -125,7 +125,7 @@ fn packed_copies_are_fresh() {
 /// Would fail if a forward pass depended on how many rows come with a row.
 #[test]
 fn a_row_does_not_see_its_neighbours() {
-    let net = Network::forward_only(SHAPE, ordinary(1, SHAPE.parameters(), 0.4));
+    let net = Network::new(SHAPE, &ordinary(1, SHAPE.parameters(), 0.4));
     let x = ordinary(5, 50 * SHAPE.d, 2.0);
     let cpu = Cpu::new(SimdPath::best(), 3, Faults::default()).expect("starts");
     let (mut all, mut one) = (Activations::default(), Activations::default());
@@ -211,7 +211,7 @@ fn follow(cpu: &Cpu, case: &Value) {
     let size = |key: &str| count(&input["shape"][key]);
     let shape = NetworkShape { d: size("d"), bottleneck: size("bottleneck"), h: size("h") };
     let before = |key: &str| flat(shape, &input["before"][key]);
-    let (mut online, mut target) = (Network::new(shape, before("q")), Network::forward_only(shape, before("target")));
+    let [mut online, mut target] = ["q", "target"].map(|key| Network::new(shape, &before(key)));
     let (mut m, mut v, mut ws) = (before("m"), before("v"), Workspace::default());
     let [lr, beta1, beta2, epsilon, clip, gamma] =
         ["lr", "beta1", "beta2", "epsilon", "clip", "gamma"].map(|key| real(&settings[key]));
