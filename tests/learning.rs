@@ -51,7 +51,7 @@ fn gain(seed: u64, shuffle: bool) -> f64 {
     let market = load_market(&settings, None).unwrap();
     let cpu = Cpu::new(SimdPath::best(), 1, Faults::default()).unwrap();
     let shape = shape(&settings.engine.size.dimensions());
-    let untrained = Network::forward_only(shape, initial_parameters(&shape, seed, 0));
+    let untrained = Network::new(shape, &initial_parameters(&shape, seed, 0));
     let mut request = RunRequest::new(settings.clone(), None);
     request.threads = Some(1);
     let session = Session::new(request).unwrap();

@@ -441,8 +441,8 @@ fn fresh(settings: &Settings, fold: &Fold, streams: Streams, replay: Replay, env
     State {
         m: vec![0.0; parameters.len()],
         v: vec![0.0; parameters.len()],
-        target: Network::forward_only(shape, parameters.clone()),
-        online: Network::new(shape, parameters),
+        target: Network::new(shape, &parameters),
+        online: Network::new(shape, &parameters),
         t: 0,
         fold_updates: 0,
         replay,
