@@ -27,7 +27,10 @@ fn files(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
 fn sources() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     files(&root().join("src"), ".rs", &mut found);
-    found.into_iter().map(|p| (p.strip_prefix(root().join("src")).unwrap().to_owned(), fs::read_to_string(&p).unwrap())).collect()
+    found
+        .into_iter()
+        .map(|p| (p.strip_prefix(root().join("src")).unwrap().to_owned(), fs::read_to_string(&p).unwrap()))
+        .collect()
 }
 
 /// Would fail if a floor used one above it.
@@ -40,7 +43,13 @@ fn folders_use_only_folders_below() {
             for part in line.split("crate::").skip(1) {
                 let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
                 let Some(used) = floor(&name) else { continue };
-                assert!(used <= own, "src/{}:{}: {} uses {name}, which is above it", path.display(), i + 1, FLOORS[own]);
+                assert!(
+                    used <= own,
+                    "src/{}:{}: {} uses {name}, which is above it",
+                    path.display(),
+                    i + 1,
+                    FLOORS[own]
+                );
             }
         }
     }
@@ -88,7 +97,8 @@ fn unsafe_stays_in_simd() {
 /// Would fail if work were left behind under a promise.
 #[test]
 fn nothing_is_left_for_later() {
-    let words = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["todo", "!("].concat(), ["unimplemented", "!("].concat()];
+    let words =
+        [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["todo", "!("].concat(), ["unimplemented", "!("].concat()];
     for (path, text) in sources() {
         for word in &words {
             assert!(!text.contains(word), "src/{}: {word}", path.display());
@@ -131,20 +141,25 @@ fn every_mutant_has_its_case_and_detector() {
     }
 }
 
-/// The text between two markers of a generated part.
-fn generated<'a>(text: &'a str, name: &str) -> &'a str {
+/// Fails when the part between two markers is not `fresh`; with SAMEBITS_WRITE_DOCS set it is written instead.
+fn generated(file: &str, name: &str, fresh: &str) {
+    let path = root().join(file);
+    let text = fs::read_to_string(&path).unwrap();
     let (start, end) = (format!("<!-- generated: {name} -->\n"), format!("<!-- end: {name} -->"));
-    let from = text.find(&start).unwrap_or_else(|| panic!("no {start}")) + start.len();
-    &text[from..from + text[from..].find(&end).unwrap_or_else(|| panic!("no {end}"))]
+    let from = text.find(&start).unwrap_or_else(|| panic!("{file}: no {start}")) + start.len();
+    let to = from + text[from..].find(&end).unwrap_or_else(|| panic!("{file}: no {end}"));
+    if std::env::var_os("SAMEBITS_WRITE_DOCS").is_some() {
+        fs::write(&path, format!("{}{fresh}{}", &text[..from], &text[to..])).unwrap();
+    } else {
+        assert_eq!(&text[from..to], fresh, "{file}: stale; SAMEBITS_WRITE_DOCS=1 cargo test --test tidy writes it");
+    }
 }
 
 /// Would fail if a generated table no longer said what the program says.
 #[test]
-fn generated_tables_are_fresh() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    assert_eq!(generated(&readme, "samebits mutants"), samebits::cli::mutants::matrix().unwrap());
-    let detectors = fs::read_to_string(root().join("docs/detectors.md")).unwrap();
-    assert_eq!(generated(&detectors, "samebits mutants --detectors"), samebits::cli::mutants::detectors());
-    let trace = fs::read_to_string(root().join("docs/trace.md")).unwrap();
-    assert_eq!(generated(&trace, "example trace"), samebits::trace::example::text());
+fn generated_parts_are_fresh() {
+    generated("README.md", "samebits mutants", &samebits::cli::mutants::matrix().unwrap());
+    generated("docs/detectors.md", "samebits mutants --detectors", &samebits::cli::mutants::detectors());
+    generated("docs/trace.md", "example trace", &samebits::trace::example::text());
+    generated("README.md", "samebits help", &samebits::cli::help_table());
 }

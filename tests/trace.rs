@@ -72,12 +72,54 @@ fn chained(mut change: impl FnMut(&mut Vec<Record>)) -> String {
 #[test]
 fn lies_under_a_right_chain_are_refused() {
     let cases: [(&str, Box<dyn FnMut(&mut Vec<Record>)>); 6] = [
-        ("counts", Box::new(|r| if let Record::Close(c) = &mut r[5] { c.records = 4 })),
-        ("root", Box::new(|r| if let Record::Close(c) = &mut r[5] { c.root = samebits::digest::sha::sha256(b"") })),
-        ("rank", Box::new(|r| if let Record::Step(b) = &mut r[1] { b.place.rank = 3 })),
-        ("schema", Box::new(|r| if let Record::Open(o) = &mut r[0] { o.schema = "other/1".into() })),
-        ("declared", Box::new(|r| if let Record::Open(o) = &mut r[0] { o.tensors.truncate(1) })),
-        ("claims", Box::new(|r| if let Record::Open(o) = &mut r[0] { o.tensors[0].shape = vec![u64::MAX, u64::MAX] })),
+        (
+            "counts",
+            Box::new(|r| {
+                if let Record::Close(c) = &mut r[5] {
+                    c.records = 4
+                }
+            }),
+        ),
+        (
+            "root",
+            Box::new(|r| {
+                if let Record::Close(c) = &mut r[5] {
+                    c.root = samebits::digest::sha::sha256(b"")
+                }
+            }),
+        ),
+        (
+            "rank",
+            Box::new(|r| {
+                if let Record::Step(b) = &mut r[1] {
+                    b.place.rank = 3
+                }
+            }),
+        ),
+        (
+            "schema",
+            Box::new(|r| {
+                if let Record::Open(o) = &mut r[0] {
+                    o.schema = "other/1".into()
+                }
+            }),
+        ),
+        (
+            "declared",
+            Box::new(|r| {
+                if let Record::Open(o) = &mut r[0] {
+                    o.tensors.truncate(1)
+                }
+            }),
+        ),
+        (
+            "claims",
+            Box::new(|r| {
+                if let Record::Open(o) = &mut r[0] {
+                    o.tensors[0].shape = vec![u64::MAX, u64::MAX]
+                }
+            }),
+        ),
     ];
     for (word, change) in cases {
         let error = read(chained(change).as_bytes()).expect_err(word).to_string();
@@ -142,7 +184,11 @@ fn absence_is_never_same() {
     });
     std::fs::write(path(&b), shorter).unwrap();
     let lacking = compare(&path(&a), &path(&b), &Scope::default());
-    assert!(matches!(lacking.verdict, Verdict::Unverified { reason: Reason::NotComparable, .. }), "{:?}", lacking.verdict);
+    assert!(
+        matches!(lacking.verdict, Verdict::Unverified { reason: Reason::NotComparable, .. }),
+        "{:?}",
+        lacking.verdict
+    );
     let nothing = Scope { tensors: vec!["no such tensor".into()], kinds: vec!["close".into()], ..Scope::default() };
     assert!(matches!(compare(&path(&a), &path(&a), &nothing).verdict, Verdict::Unverified { .. }));
     let outside = Scope { kinds: vec!["step".into(), "close".into()], ..Scope::default() };

@@ -18,9 +18,13 @@ const CASE: &str = include_str!("demo.toml");
 pub fn main() -> Result<u8, Failure> {
     let folder = tempfile::tempdir().map_err(Failure::unverified)?;
     let file = folder.path().join("demo/tiny-demo.toml");
-    std::fs::create_dir_all(folder.path().join("demo")).and_then(|()| std::fs::write(&file, CASE)).map_err(Failure::unverified)?;
+    std::fs::create_dir_all(folder.path().join("demo"))
+        .and_then(|()| std::fs::write(&file, CASE))
+        .map_err(Failure::unverified)?;
     let case = Case::load(&file, &[]).map_err(Failure::usage)?;
-    println!("A small double DQN learns to trade a generated market. Every weight, Q-value, replay row and generator is");
+    println!(
+        "A small double DQN learns to trade a generated market. Every weight, Q-value, replay row and generator is"
+    );
     println!("digested at every update, then runs are compared bit by bit.\n");
     println!("1. The same run on 1 thread and on 2:");
     let one = run(&case, folder.path(), "one", 1, None)?;
@@ -30,7 +34,9 @@ pub fn main() -> Result<u8, Failure> {
     let flip = Fault::FlipBit { tensor: "q.branch0.out.weight".into(), element: 123, bit: 0, fold: 0, step: 20 };
     let red = traces::compare(&one, &run(&case, folder.path(), "flipped", 1, Some(flip))?, &Scope::default());
     print!("{}\n", text::comparison(&red));
-    println!("In a project: `samebits test` verifies its cases, `samebits run CASE` makes a trace, `samebits diff A B` compares two.");
+    println!(
+        "In a project: `samebits test` verifies its cases, `samebits run CASE` makes a trace, `samebits diff A B` compares two."
+    );
     if code(&green.verdict) == exit::SAME && code(&red.verdict) == exit::DIFFERENT {
         return Ok(exit::SAME);
     }

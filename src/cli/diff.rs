@@ -58,9 +58,13 @@ fn next(result: &Comparison) -> Option<String> {
     match (first.kind.as_str(), &first.elements, &first.operation) {
         ("step" | "fold" | "eval", None, None) => {
             let fold = first.place.fold.map_or_else(String::new, |f| format!(" --folds {f}"));
-            Some(format!("samebits run CASE{fold} --level op --values --trace FILE   (both sides, then diff again: operation and elements)"))
+            Some(format!(
+                "samebits run CASE{fold} --level op --values --trace FILE   (both sides, then diff again: operation and elements)"
+            ))
         }
-        ("close", None, None) => Some("samebits run CASE --export DIR   (both sides, then diff the folders: elements)".into()),
+        ("close", None, None) => {
+            Some("samebits run CASE --export DIR   (both sides, then diff the folders: elements)".into())
+        }
         _ => None,
     }
 }

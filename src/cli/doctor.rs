@@ -51,7 +51,13 @@ fn facts() -> Vec<(&'static str, String)> {
         ("memory", memory()),
         ("cuda", cuda()),
         ("files", writable(&workspace::files())),
-        ("cases", cases.map_or_else(|_| "none here".to_owned(), |n| format!("{n} below {}", workspace::shown(&workspace::root().join("cases"))))),
+        (
+            "cases",
+            cases.map_or_else(
+                |_| "none here".to_owned(),
+                |n| format!("{n} below {}", workspace::shown(&workspace::root().join("cases"))),
+            ),
+        ),
         ("next", next.to_owned()),
     ]
 }
@@ -78,13 +84,22 @@ fn memory() -> String {
 fn cuda() -> String {
     let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&named).collect();
-    folders.extend(["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib"].map(PathBuf::from));
+    folders.extend(
+        ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/wsl/lib"]
+            .map(PathBuf::from),
+    );
     let found = folders.iter().map(|f| f.join("libcuda.so.1")).find(|p| p.exists());
     let device = Path::new("/dev/nvidiactl").exists();
     match (found, device) {
-        (Some(library), true) => format!("driver found ({}); this version runs its cases on the CPU only", library.display()),
-        (Some(library), false) => format!("{} without /dev/nvidiactl; in a container, start it with --gpus all", library.display()),
-        (None, true) => "a device without libcuda.so.1; install the NVIDIA driver's libraries or set LD_LIBRARY_PATH".to_owned(),
+        (Some(library), true) => {
+            format!("driver found ({}); this version runs its cases on the CPU only", library.display())
+        }
+        (Some(library), false) => {
+            format!("{} without /dev/nvidiactl; in a container, start it with --gpus all", library.display())
+        }
+        (None, true) => {
+            "a device without libcuda.so.1; install the NVIDIA driver's libraries or set LD_LIBRARY_PATH".to_owned()
+        }
         (None, false) => "no CUDA device: GPU cases are not run, the CPU goldens are the GPU's too".to_owned(),
     }
 }

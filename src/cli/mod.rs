@@ -22,8 +22,10 @@ use crate::compare::verdict::exit;
 /// Determinism and reproducibility test harness for GPU training: are the bits the same?
 #[derive(Debug, Parser)]
 #[command(name = "samebits", version, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 all that ran are same · 1 any different · 2 none different but any unverified · \
-3 nothing ran · 64 refused flag or case · 101 panic.\nFiles live under SAMEBITS_DIR (default: .samebits beside cases/).")]
+#[command(
+    after_help = "Exit codes: 0 all that ran are same · 1 any different · 2 none different but any unverified · \
+3 nothing ran · 64 refused flag or case · 101 panic.\nFiles live under SAMEBITS_DIR (default: .samebits beside cases/)."
+)]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]
@@ -56,6 +58,17 @@ pub enum Command {
     /// Run one request from standard input (used by `test`)
     #[command(hide = true)]
     Arm,
+}
+
+/// Subcommands and what they do, as a Markdown table.
+pub fn help_table() -> String {
+    use clap::CommandFactory;
+    let mut text = String::from("| command | what it does |\n|---|---|\n");
+    for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        text.push_str(&format!("| `samebits {}` | {about} |\n", command.get_name()));
+    }
+    text
 }
 
 /// An error for people, with its exit code.

@@ -30,7 +30,8 @@ pub fn matrix() -> Result<String, Failure> {
         let missing = || Failure::usage(format!("no case plants the mutant {name:?}"));
         let case = case.ok_or_else(missing)?;
         let caught_by = case.mutant.as_ref().map_or("", |m| m.caught_by.as_str());
-        let times = if name == "checkpoint-omits" { format!(" ({} fields)", STATE_FIELDS.len()) } else { String::new() };
+        let times =
+            if name == "checkpoint-omits" { format!(" ({} fields)", STATE_FIELDS.len()) } else { String::new() };
         text.push_str(&format!("| `{name}`{times} | {} | `{caught_by}` | `{}` |\n", case.about, case.name));
     }
     Ok(text)

@@ -127,14 +127,25 @@ fn default_trace(case: &Case, arm: Option<&str>) -> PathBuf {
 fn head(case: &Case, session: &Session, request: &RunRequest) {
     let e = &case.settings.engine;
     println!("case    {}: {}", case.name, case.about);
-    println!("engine  {} {:?}, seed {}, {}, {} threads", e.kind, e.size, e.seed, session.cpu().path(), session.cpu().threads());
+    println!(
+        "engine  {} {:?}, seed {}, {}, {} threads",
+        e.kind,
+        e.size,
+        e.seed,
+        session.cpu().path(),
+        session.cpu().threads()
+    );
     let market = case.settings.market.file.as_deref().unwrap_or("synthetic");
     println!("market  {market}: {} folds", session.folds().len());
     for note in session.market_notes() {
         println!("        {note}");
     }
     let updates = case.settings.training.updates() * session.folds().len() as u64;
-    println!("trace   level {:?}, about {} before compression", request.level, bytes(super::show::trace_bytes(request.level, updates)));
+    println!(
+        "trace   level {:?}, about {} before compression",
+        request.level,
+        bytes(super::show::trace_bytes(request.level, updates))
+    );
 }
 
 fn print_table(request: &RunRequest, outcome: &Outcome, rates: &[f64]) {

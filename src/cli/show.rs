@@ -65,7 +65,13 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     println!("{}: {}", case.name, case.about);
     println!("file       {}", workspace::shown(&case.path));
     println!("guarantee  {:?}, folds {}, updates {updates}", case.guarantee, plan.folds);
-    let state = if !case.golden { "none wanted" } else if golden.exists() { "accepted" } else { "missing" };
+    let state = if !case.golden {
+        "none wanted"
+    } else if golden.exists() {
+        "accepted"
+    } else {
+        "missing"
+    };
     println!("golden     {} ({state})", workspace::shown(&golden));
     println!("trace      level {:?}, about {} an arm before compression", case.level, bytes(size));
     println!("\n{}", arm_table(&plan));

@@ -105,8 +105,7 @@ fn test(args: Args) -> Result<u8, Failure> {
     let reports = verify_all(&args, &cases)?;
     if let Some(path) = &args.junit {
         let xml = junit::render(&planned, &reports).map_err(Failure::unverified)?;
-        write_atomically(path, xml.as_bytes())
-            .map_err(|e| Failure::unverified(format!("{}: {e}", path.display())))?;
+        write_atomically(path, xml.as_bytes()).map_err(|e| Failure::unverified(format!("{}: {e}", path.display())))?;
     }
     let counts = Counts::of(&reports, left_out);
     let require = match args.require.as_deref() {
@@ -116,7 +115,10 @@ fn test(args: Args) -> Result<u8, Failure> {
     };
     let code = counts.code(require);
     if args.json {
-        println!("{}", serde_json::json!({ "schema": "samebits-test/1", "cases": reports, "counts": counts, "exit": code }));
+        println!(
+            "{}",
+            serde_json::json!({ "schema": "samebits-test/1", "cases": reports, "counts": counts, "exit": code })
+        );
     } else {
         println!("{}", counts.line());
     }

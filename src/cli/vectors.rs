@@ -29,7 +29,10 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     files.retain(|p| p.extension().is_some_and(|e| e == "json"));
     files.sort();
     if files.is_empty() {
-        return Err(Failure { code: exit::NOTHING_RAN, message: format!("{}: no vector files (*.json)", folder.display()) });
+        return Err(Failure {
+            code: exit::NOTHING_RAN,
+            message: format!("{}: no vector files (*.json)", folder.display()),
+        });
     }
     let available = SimdPath::available();
     let mut rows = vec![["path", "file", "passed", "failed"].map(str::to_owned).to_vec()];

@@ -29,7 +29,10 @@ pub fn files() -> PathBuf {
 pub fn cases() -> Result<BTreeMap<String, PathBuf>, Failure> {
     let folder = root().join("cases");
     find_cases(&folder).map_err(|e| {
-        Failure::usage(format!("{}: {e}; run inside a project with a cases/ folder, or try `samebits demo`", shown(&folder)))
+        Failure::usage(format!(
+            "{}: {e}; run inside a project with a cases/ folder, or try `samebits demo`",
+            shown(&folder)
+        ))
     })
 }
 
@@ -46,7 +49,11 @@ pub fn case(name: &str, assignments: &[String]) -> Result<Case, Failure> {
             None => {
                 let known: Vec<&str> = all.keys().map(String::as_str).collect();
                 let near: Vec<&str> = known.iter().copied().filter(|k| k.contains(plain)).collect();
-                let list = if near.is_empty() { suggestion(plain, &known) } else { format!("; did you mean {}?", near.join(" or ")) };
+                let list = if near.is_empty() {
+                    suggestion(plain, &known)
+                } else {
+                    format!("; did you mean {}?", near.join(" or "))
+                };
                 return Err(Failure::usage(format!("no case {name:?}{list}")));
             }
         }

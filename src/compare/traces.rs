@@ -129,9 +129,9 @@ impl<'a> Work<'a> {
             }
             // The whole fold was done before: at its end, or in a fold that ran earlier.
             None => {
-                let done = x.iter().all(|(_, b)| {
-                    b.place.fold != Some(resumed.fold) || b.place.step.is_none_or(|s| s <= resumed.step)
-                });
+                let done = x
+                    .iter()
+                    .all(|(_, b)| b.place.fold != Some(resumed.fold) || b.place.step.is_none_or(|s| s <= resumed.step));
                 if done { x.len() } else { 0 }
             }
         }
@@ -200,7 +200,8 @@ impl<'a> Work<'a> {
             let values = [format!("{:?}", x.status), format!("{:?}", y.status)];
             self.differ("close", &Body::default(), &Body::default(), "status", "metric", values);
         }
-        let stop = |t: &Trace| t.events.iter().find(|e| e.name == NOT_FINITE).map(|e| format!("{}: {}", e.place, e.detail));
+        let stop =
+            |t: &Trace| t.events.iter().find(|e| e.name == NOT_FINITE).map(|e| format!("{}: {}", e.place, e.detail));
         if stop(self.a) != stop(self.b) {
             let values = [self.a, self.b].map(|t| stop(t).unwrap_or_else(|| "it did not stop".to_owned()));
             self.differ("close", &Body::default(), &Body::default(), NOT_FINITE, "metric", values);
@@ -230,7 +231,11 @@ impl<'a> Work<'a> {
         self.result.verdict = match (&self.result.first, self.absent.first()) {
             (Some(_), _) => Verdict::Different,
             (None, Some(first)) => {
-                let more = if self.absent.len() > 1 { format!(" (and {} more)", self.absent.len() - 1) } else { String::new() };
+                let more = if self.absent.len() > 1 {
+                    format!(" (and {} more)", self.absent.len() - 1)
+                } else {
+                    String::new()
+                };
                 Verdict::unverified(Reason::NotComparable, format!("{first}{more}"))
             }
             (None, None) if !looked => Verdict::unverified(Reason::NoEvidence, "the scope holds no digest"),

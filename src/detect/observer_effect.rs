@@ -21,5 +21,9 @@ fn look(evidence: &Evidence<'_>) -> Option<Finding> {
     let arms: Vec<_> = evidence.of(|k| matches!(k, ArmKind::Trace { .. })).filter(|a| a.differs()).collect();
     let first = arms.first()?;
     let name = first.comparison.and_then(|c| c.first.as_ref()).map(|d| d.name.clone());
-    Finding::new(name.into_iter().collect(), format!("the trace level moves {}", first.first()), arms.iter().map(|a| a.name.to_owned()).collect())
+    Finding::new(
+        name.into_iter().collect(),
+        format!("the trace level moves {}", first.first()),
+        arms.iter().map(|a| a.name.to_owned()).collect(),
+    )
 }

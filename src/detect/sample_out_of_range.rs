@@ -26,7 +26,9 @@ fn look(evidence: &Evidence<'_>) -> Option<Finding> {
 
 fn first_bad(trace: &Trace, environments: u64, rows: u64, n_step: u64) -> Option<(String, u64)> {
     for (_, body) in trace.bodies.iter().filter(|(kind, _)| *kind == "step") {
-        let (Some(sampled), Some(steps)) = (u32_values(body, "sample.rows"), u64_value(body, "env.steps")) else { continue };
+        let (Some(sampled), Some(steps)) = (u32_values(body, "sample.rows"), u64_value(body, "env.steps")) else {
+            continue;
+        };
         if steps > rows / environments {
             continue; // every slot is written
         }

@@ -124,7 +124,8 @@ impl FromStr for Fingerprint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("expected 32 lower-case hex digits, found {:?}", text.chars().take(80).collect::<String>());
+        let bad =
+            || format!("expected 32 lower-case hex digits, found {:?}", text.chars().take(80).collect::<String>());
         let bytes: [u8; 16] = hex(text).ok_or_else(bad)?;
         let value = u128::from_be_bytes(bytes);
         Ok(Fingerprint([(value >> 64) as u64, value as u64]))

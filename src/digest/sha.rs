@@ -48,7 +48,8 @@ impl FromStr for Digest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("expected 64 lower-case hex digits, found {:?}", text.chars().take(80).collect::<String>());
+        let bad =
+            || format!("expected 64 lower-case hex digits, found {:?}", text.chars().take(80).collect::<String>());
         hex(text).ok_or_else(bad).map(Digest)
     }
 }

@@ -24,10 +24,8 @@ pub fn export(folder: &Path, tensors: &[TensorView<'_>]) -> Result<(), Checkpoin
             let _ = writeln!(sums, "{}  {}.bin", entry.sha256, tensor.name);
         }
         write_synced(&inside.join(SUMS), sums.as_bytes())?;
-        let index = serde_json::to_vec_pretty(&entries).map_err(|e| CheckpointError {
-            path: folder.display().to_string(),
-            detail: e.to_string(),
-        })?;
+        let index = serde_json::to_vec_pretty(&entries)
+            .map_err(|e| CheckpointError { path: folder.display().to_string(), detail: e.to_string() })?;
         write_synced(&inside.join(INDEX), &index)?;
         write_safetensors(&inside.join(TENSORS), tensors)
     })

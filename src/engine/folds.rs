@@ -39,7 +39,9 @@ pub fn folds(settings: &FoldSettings, bars: usize, warm_up: usize) -> Result<Vec
     let needed = |n: u32| warm_up.saturating_add(one).saturating_add(step.saturating_mul(n as usize - 1));
     let count = match settings.count {
         Some(count) => count,
-        None if needed(1) <= bars => ((bars - needed(1)) / step).try_into().map_or(u32::MAX, |n: u32| n.saturating_add(1)),
+        None if needed(1) <= bars => {
+            ((bars - needed(1)) / step).try_into().map_or(u32::MAX, |n: u32| n.saturating_add(1))
+        }
         None => 1,
     };
     if needed(count) > bars {

@@ -70,7 +70,10 @@ impl Ledger {
     pub fn explore(&mut self, state: &State, threshold: u64, drawn: &[u32], explores: &[u8]) {
         self.push(
             "env.explore",
-            || [of(state, &["rng.env.explore", "env.steps"]), operands(&[("threshold", &threshold.to_le_bytes())])].concat(),
+            || {
+                [of(state, &["rng.env.explore", "env.steps"]), operands(&[("threshold", &threshold.to_le_bytes())])]
+                    .concat()
+            },
             || operands(&[("explore.words", bytemuck::cast_slice(drawn)), ("explores", explores)]),
         );
     }
@@ -120,7 +123,11 @@ impl Ledger {
     /// Rows drawn from the replay.
     pub fn sample(&mut self, state: &State, rows: &[u32], weights: &[f32]) {
         let reads = ["rng.replay.sample", "learner.t", "env.steps", "replay.priority"];
-        self.push("replay.sample", || of(state, &reads), || vec![one("sample.rows", rows), one("sample.weights", weights)]);
+        self.push(
+            "replay.sample",
+            || of(state, &reads),
+            || vec![one("sample.rows", rows), one("sample.weights", weights)],
+        );
     }
 
     /// Rebuilt observations and returns.
@@ -200,14 +207,14 @@ fn one<T: bytemuck::NoUninit>(name: &str, data: &[T]) -> (String, Fingerprint) {
 
 /// State tensors by name or by prefix ending in a dot.
 fn of(state: &State, names: &[&str]) -> Named {
-    let wanted = |t: &TensorView<'_>| {
-        names.iter().any(|n| if n.ends_with('.') { t.name.starts_with(n) } else { t.name == *n })
-    };
+    let wanted =
+        |t: &TensorView<'_>| names.iter().any(|n| if n.ends_with('.') { t.name.starts_with(n) } else { t.name == *n });
     state.tensors().iter().filter(|t| wanted(t)).map(|t| (t.name.clone(), t.step_fingerprint())).collect()
 }
 
 fn network(net: &Network, prefix: &str) -> Named {
-    let packed = net.packed_bytes().into_iter().map(|(name, bytes)| (format!("{prefix}.packed.{name}"), fingerprint(bytes)));
+    let packed =
+        net.packed_bytes().into_iter().map(|(name, bytes)| (format!("{prefix}.packed.{name}"), fingerprint(bytes)));
     let tensors = net.shape().tensors().into_iter();
     let plain = tensors.map(|(name, _, range)| one(&format!("{prefix}.{name}"), &net.parameters()[range]));
     plain.chain(packed).collect()

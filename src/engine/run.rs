@@ -153,11 +153,7 @@ impl Session {
     }
 
     /// Runs all folds, or goes on from the request's checkpoint.
-    pub fn run(
-        &self,
-        observer: &mut dyn Observer,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Outcome, EngineError> {
+    pub fn run(&self, observer: &mut dyn Observer, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, EngineError> {
         let from = self.request.resume.as_deref().map(|p| self.checkpoint(p)).transpose()?;
         let mut run = Running { session: self, observer, progress, finished: Vec::new() };
         let start = from.as_ref().map_or(0, |c| self.position(c.manifest.cut.fold));
@@ -215,8 +211,7 @@ impl Session {
 }
 
 fn market_digest(m: &Market) -> Digest {
-    let tables: [(&str, &[f32]); 4] =
-        [("features", &m.features), ("ret", &m.ret), ("vol", &m.vol), ("cost", &m.cost)];
+    let tables: [(&str, &[f32]); 4] = [("features", &m.features), ("ret", &m.ret), ("vol", &m.vol), ("cost", &m.cost)];
     let digests = tables.map(|(name, data)| (name, sha256(bytemuck::cast_slice(data))));
     root(digests.iter().map(|(name, digest)| (*name, digest)))
 }
@@ -286,29 +281,30 @@ impl<'a> Running<'a> {
             shape: shape.iter().map(|d| *d as u64).collect(),
             coverage,
         };
-        let mut list: Vec<TensorDecl> = first.state.tensors().into_iter()
+        let mut list: Vec<TensorDecl> = first
+            .state
+            .tensors()
+            .into_iter()
             .map(|t| declare(t.name.clone(), t.dtype, &t.shape, t.coverage()))
             .collect();
         let results = result_tensors(&s.settings().engine.size.dimensions());
         list.extend(results.into_iter().map(|(name, dtype, shape)| declare(name, dtype, &shape, Coverage::Full)));
         let bars = s.settings().folds.validation - 1;
-        list.extend(evaluation_tensors(&Evaluation::default(), bars).iter().map(|t| {
-            declare(t.name.clone(), t.dtype, &t.shape, Coverage::Full)
-        }));
+        list.extend(
+            evaluation_tensors(&Evaluation::default(), bars)
+                .iter()
+                .map(|t| declare(t.name.clone(), t.dtype, &t.shape, Coverage::Full)),
+        );
         list
     }
 
-    fn all(
-        &mut self,
-        start: usize,
-        first: Trainer<'a>,
-        mut from: Option<Checkpoint>,
-    ) -> Result<Outcome, EngineError> {
+    fn all(&mut self, start: usize, first: Trainer<'a>, mut from: Option<Checkpoint>) -> Result<Outcome, EngineError> {
         let carry = self.session.settings().folds.start == FoldStart::Carry;
         let (mut first, mut last) = (Some(first), None::<State>);
         for (i, fold) in self.session.folds.iter().enumerate().skip(start) {
             let before = last.take();
-            let leaked = before.as_ref().filter(|_| self.session.request.fault == Some(Fault::FoldLeak)).map(|s| s.m.clone());
+            let leaked =
+                before.as_ref().filter(|_| self.session.request.fault == Some(Fault::FoldLeak)).map(|s| s.m.clone());
             let mut trainer = first.take().unwrap_or_else(|| self.trainer(fold, before.filter(|_| carry)));
             if let Some(m) = leaked {
                 trainer.state.m = m;
@@ -502,7 +498,8 @@ impl<'a> Running<'a> {
     }
 
     fn stop(&mut self, trainer: &Trainer<'_>, found: NotFinite) -> Result<Outcome, EngineError> {
-        let report = Report { place: place(trainer, found.step), tensors: trainer.state.tensors(), ..Report::default() };
+        let report =
+            Report { place: place(trainer, found.step), tensors: trainer.state.tensors(), ..Report::default() };
         self.observer.report(Moment::Step, &report)?;
         let place = place(trainer, found.step);
         let event = Event { place, name: NOT_FINITE.into(), detail: found.element_name(), fp: Ordered::default() };
@@ -541,7 +538,10 @@ fn check_loaded(trainer: &Trainer<'_>, market: &Market) -> Result<(), String> {
         return Err(format!("replay.time holds bar {t} of {}", market.bars));
     }
     if !state.replay.can_be_sampled(state.env_steps) {
-        return Err(format!("env.steps is {}, and replay.priority holds no priority for the rows it makes", state.env_steps));
+        return Err(format!(
+            "env.steps is {}, and replay.priority holds no priority for the rows it makes",
+            state.env_steps
+        ));
     }
     if state.replay.actions.iter().any(|a| usize::from(*a) >= ACTIONS) {
         return Err("replay.actions holds an action above 4".into());

@@ -87,7 +87,8 @@ mod tests {
     /// Would fail if "could not tell" or "not run" ever counted as "same".
     #[test]
     fn exit_codes() {
-        let counts = |same, different, unverified, not_run| Counts { same, different, unverified, not_run, ..Counts::default() };
+        let counts =
+            |same, different, unverified, not_run| Counts { same, different, unverified, not_run, ..Counts::default() };
         assert_eq!(counts(3, 0, 0, 2).code(false), 0);
         assert_eq!(counts(3, 0, 0, 2).code(true), 2);
         assert_eq!(counts(3, 1, 1, 0).code(false), 1);

@@ -58,7 +58,11 @@ fn divergence(text: &mut String, d: &Divergence) {
 }
 
 fn elements(text: &mut String, e: &Elements) {
-    let _ = writeln!(text, "  elements: {} of {} differ, the first is [{}]: {} | {}", e.differing, e.total, e.first, e.bits[0], e.bits[1]);
+    let _ = writeln!(
+        text,
+        "  elements: {} of {} differ, the first is [{}]: {} | {}",
+        e.differing, e.total, e.first, e.bits[0], e.bits[1]
+    );
     if let Some([a, b]) = &e.values {
         let _ = writeln!(text, "            {a} | {b}");
     }
@@ -120,7 +124,8 @@ pub fn details(report: &CaseReport) -> String {
     report.expected.iter().for_each(|r| text.push_str(&format!("  expected: {r}")));
     report.stability.iter().for_each(|s| text.push_str(&format!("  {s}")));
     if let Some(pending) = &report.pending {
-        let _ = writeln!(text, "  pending golden: {}; review it, then: samebits accept --reason TEXT", pending.display());
+        let _ =
+            writeln!(text, "  pending golden: {}; review it, then: samebits accept --reason TEXT", pending.display());
     }
     text
 }

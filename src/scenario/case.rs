@@ -353,7 +353,8 @@ fn check_name(document: &Document, name: &str, settings: &Settings) -> Result<()
 fn check_arms(document: &Document, arms: &Arms, settings: &Settings) -> Result<(), CaseError> {
     let carry = settings.folds.start == FoldStart::Carry;
     if carry && !arms.folds.is_empty() {
-        let detail = "with folds.start = \"carry\" a fold alone is another computation; remove the arm or use \"fresh\"";
+        let detail =
+            "with folds.start = \"carry\" a fold alone is another computation; remove the arm or use \"fresh\"";
         return Err(document.refuse("arms.folds", detail));
     }
     if arms.threads.contains(&0) || arms.batch_rows.contains(&0) {

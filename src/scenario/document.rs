@@ -76,7 +76,8 @@ impl Document {
                     table_line = table_line.or(Some(i + 1));
                 }
             } else if let Some((left, _)) = line.split_once('=') {
-                let full = if current.is_empty() { left.trim().to_owned() } else { format!("{current}.{}", left.trim()) };
+                let full =
+                    if current.is_empty() { left.trim().to_owned() } else { format!("{current}.{}", left.trim()) };
                 if full == key || (current == table && left.trim() == name) {
                     return Some(i + 1);
                 }
@@ -111,7 +112,8 @@ pub fn suggestion(found: &str, known: &[&str]) -> String {
 
 /// Sets `a.b.c = value` in a table; the value is TOML, else a string. What is not a known key is refused later, by type.
 pub fn set(table: &mut toml::Table, assignment: &str) -> Result<(), CaseError> {
-    let fail = |detail: &str| CaseError { source: format!("--set {assignment}"), line: None, detail: detail.to_owned() };
+    let fail =
+        |detail: &str| CaseError { source: format!("--set {assignment}"), line: None, detail: detail.to_owned() };
     let (key, text) = assignment.split_once('=').ok_or_else(|| fail("expected KEY=VALUE"))?;
     let parsed: Result<toml::Table, _> = toml::from_str(&format!("value = {text}"));
     let value = match parsed.ok().and_then(|mut t| t.remove("value")) {
@@ -132,7 +134,11 @@ pub fn set(table: &mut toml::Table, assignment: &str) -> Result<(), CaseError> {
 /// Reads a changed table as `T`; refusals name the assignment.
 pub fn from_table<T: DeserializeOwned>(table: toml::Table, assignments: &[String]) -> Result<T, CaseError> {
     let source = format!("--set {}", assignments.join(" --set "));
-    table.try_into().map_err(|e: toml::de::Error| CaseError { source, line: None, detail: with_suggestion(e.message()) })
+    table.try_into().map_err(|e: toml::de::Error| CaseError {
+        source,
+        line: None,
+        detail: with_suggestion(e.message()),
+    })
 }
 
 #[cfg(test)]

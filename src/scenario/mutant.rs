@@ -128,7 +128,9 @@ impl Fault {
 
     /// The name of this fault in [`NAMES`]; a flipped bit has none.
     pub fn name(&self) -> Option<&'static str> {
-        let named = |name: &&str| Fault::named(name, Some("")).is_some_and(|f| std::mem::discriminant(&f) == std::mem::discriminant(self));
+        let named = |name: &&str| {
+            Fault::named(name, Some("")).is_some_and(|f| std::mem::discriminant(&f) == std::mem::discriminant(self))
+        };
         NAMES.into_iter().find(|n| named(&n))
     }
 

@@ -333,7 +333,8 @@ impl Settings {
             (None, None) => return fail("market", "give `file = \"...\"` or a `[market.synthetic]` table".into()),
             _ => {}
         }
-        for (key, x) in [("market.half_spread", self.market.half_spread), ("market.commission", self.market.commission)] {
+        for (key, x) in [("market.half_spread", self.market.half_spread), ("market.commission", self.market.commission)]
+        {
             if !(0.0..0.5).contains(&x) {
                 return fail(key, format!("{x} is not a fraction from 0 to 0.5"));
             }
@@ -392,11 +393,17 @@ impl TrainingSettings {
             return fail("training.n_step", format!("{} is not in 1 to {}", self.n_step, slots - 1));
         }
         if self.learning_starts < self.n_step as u64 {
-            let detail = format!("{} environment steps leave no row to sample; at least n_step = {}", self.learning_starts, self.n_step);
+            let detail = format!(
+                "{} environment steps leave no row to sample; at least n_step = {}",
+                self.learning_starts, self.n_step
+            );
             return fail("training.learning_starts", detail);
         }
         if self.cycles == 0 || self.env_steps_per_cycle == 0 || self.updates_per_cycle == 0 || self.episode_bars == 0 {
-            return fail("training", "cycles, env_steps_per_cycle, updates_per_cycle and episode_bars start at 1".into());
+            return fail(
+                "training",
+                "cycles, env_steps_per_cycle, updates_per_cycle and episode_bars start at 1".into(),
+            );
         }
         Ok(())
     }

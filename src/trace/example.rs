@@ -4,7 +4,7 @@ use super::record::{
     Body, Close, Coverage, Dtype, Event, Identity, Level, Number, Op, Open, Ordered, Place, Record, SCHEMA, Status,
     TensorDecl,
 };
-use super::writer::{line, chain_start};
+use super::writer::{chain_start, line};
 use crate::digest::fingerprint::fingerprint;
 use crate::digest::root::root;
 use crate::digest::sha::sha256;

@@ -23,6 +23,7 @@ pub fn cpu(contract: &str, simd: &str, threads: usize) -> Identity {
 /// Model name of the first CPU, or `unavailable`.
 pub fn cpu_model() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, n)| n.to_owned()));
+    let name =
+        text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|(_, n)| n.to_owned()));
     name.unwrap_or_else(|| "unavailable".to_owned())
 }

@@ -40,8 +40,7 @@ impl Mask {
     pub fn from_environment() -> Self {
         let text = |os: std::ffi::OsString| os.into_string().ok();
         let vars = std::env::vars_os().filter_map(|(n, v)| Some((text(n)?, text(v)?)));
-        let mut secrets: Vec<String> =
-            vars.filter(|(n, v)| is_secret(n) && v.len() >= 4).map(|(_, v)| v).collect();
+        let mut secrets: Vec<String> = vars.filter(|(n, v)| is_secret(n) && v.len() >= 4).map(|(_, v)| v).collect();
         secrets.sort_by_key(|s| std::cmp::Reverse(s.len()));
         let home = std::env::var("HOME").ok().filter(|h| h.len() > 1);
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

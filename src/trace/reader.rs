@@ -94,7 +94,8 @@ pub struct Trace {
 /// Reads a whole trace file, plain or zstd.
 pub fn read(path: &Path) -> Result<Trace, ReadError> {
     let file = File::open(path).map_err(|e| {
-        let hint = if part_name(path).exists() { " (its run did not finish: there is only the unfinished .part)" } else { "" };
+        let hint =
+            if part_name(path).exists() { " (its run did not finish: there is only the unfinished .part)" } else { "" };
         ReadError::Unreadable { path: path.display().to_string(), detail: format!("{e}{hint}") }
     })?;
     let mut start = BufReader::new(file);

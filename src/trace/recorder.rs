@@ -37,15 +37,7 @@ impl Recorder {
     /// A recorder for `path`. `limit` is in bytes before compression.
     pub fn create(path: &Path, level: Level, values: bool, limit: u64) -> Result<Self, ObserveError> {
         let writer = Writer::create(path).map_err(|source| write_error(path, source))?;
-        Ok(Recorder {
-            writer: Some(writer),
-            path: path.to_owned(),
-            level,
-            values,
-            limit,
-            rank: 0,
-            finished: None,
-        })
+        Ok(Recorder { writer: Some(writer), path: path.to_owned(), level, values, limit, rank: 0, finished: None })
     }
 
     /// The closed trace, once [`Observer::close`] was called.

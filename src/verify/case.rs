@@ -131,7 +131,12 @@ pub fn verify(case: &Case, options: &Options<'_>) -> CaseReport {
 
 fn runner<'a>(case: &Case, options: &Options<'a>, part: &str) -> Runner<'a> {
     let work = options.work.join(format!("{}{part}", case.name.replace('/', "--")));
-    Runner { program: options.program.clone(), slots: options.slots, work, timeout: Duration::from_secs(case.timeout_s) }
+    Runner {
+        program: options.program.clone(),
+        slots: options.slots,
+        work,
+        timeout: Duration::from_secs(case.timeout_s),
+    }
 }
 
 /// Runs the plan: the base, then everything else.
@@ -316,7 +321,14 @@ fn meet(expect: &Expect, report: &mut CaseReport) {
 
 fn largest_ulp(report: &CaseReport) -> Option<u64> {
     let of = |a: &ArmReport| a.comparison.as_ref()?.first.as_ref()?.elements.as_ref()?.max_ulp;
-    report.arms.iter().filter(|a| a.verdict == Verdict::Different).map(of).collect::<Option<Vec<u64>>>()?.into_iter().max()
+    report
+        .arms
+        .iter()
+        .filter(|a| a.verdict == Verdict::Different)
+        .map(of)
+        .collect::<Option<Vec<u64>>>()?
+        .into_iter()
+        .max()
 }
 
 /// A mutant case passes when every planted fault is named by its detector and by no other.

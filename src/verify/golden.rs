@@ -17,7 +17,8 @@ use crate::trace::writer::write_atomically;
 pub fn path(case: &Case) -> PathBuf {
     let cases = case.path.parent().and_then(Path::parent).unwrap_or(Path::new("."));
     let root = cases.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let key = if case.guarantee == Guarantee::CpuToGpu { String::new() } else { format!("@{}", std::env::consts::ARCH) };
+    let key =
+        if case.guarantee == Guarantee::CpuToGpu { String::new() } else { format!("@{}", std::env::consts::ARCH) };
     root.join("snapshots").join(format!("{}{key}.snap", case.name))
 }
 
@@ -80,7 +81,11 @@ pub fn tree_digest(path: &Path) -> Option<Digest> {
 
 /// Content hashes that this binary was built from, by `build.rs`.
 pub fn built_from() -> BTreeMap<String, String> {
-    let pairs = [("src", env!("SAMEBITS_HASH_SRC")), ("kernels", env!("SAMEBITS_HASH_KERNELS")), ("Cargo.lock", env!("SAMEBITS_HASH_LOCK"))];
+    let pairs = [
+        ("src", env!("SAMEBITS_HASH_SRC")),
+        ("kernels", env!("SAMEBITS_HASH_KERNELS")),
+        ("Cargo.lock", env!("SAMEBITS_HASH_LOCK")),
+    ];
     pairs.into_iter().filter(|(_, v)| !v.is_empty()).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
 }
 
@@ -140,7 +145,12 @@ pub fn refusal(pending: &Path, root: &Path, case: &Case) -> Result<(), String> {
     for (what, digest) in &here {
         match info.get(what) {
             Some(made) if made == digest => {}
-            Some(_) => return Err(format!("{name}: {what} changed since it was made; run `samebits test {}` again", case.name)),
+            Some(_) => {
+                return Err(format!(
+                    "{name}: {what} changed since it was made; run `samebits test {}` again",
+                    case.name
+                ));
+            }
             None => return Err(format!("{name}: it does not say which {what} it was made from")),
         }
     }

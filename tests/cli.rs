@@ -1,0 +1,330 @@
+//! The command line as a user meets it: exit codes, refusals, evidence that was tampered with.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const CASE: &str = "resume/tiny-prioritized";
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Place { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// Runs `samebits` in the project, with its files in this place.
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_samebits"));
+        command.args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env("SAMEBITS_DIR", self.path("files"));
+        command.env_remove("SAMEBITS_SIMD").env_remove("RAYON_NUM_THREADS");
+        command
+    }
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or(-1)
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Would fail if the public exit codes or the words of a refusal changed.
+#[test]
+fn refusals_are_usage_errors_with_suggestions() {
+    let place = Place::new();
+    for (arguments, word) in [
+        (vec!["run", "resume/tiny-prioritised"], "tiny-prioritized"),
+        (vec!["run", CASE, "--set", "training.gama=0.9"], "gamma"),
+        (vec!["run", CASE, "--set", "training.lr=fast"], "invalid type"),
+        (vec!["run", CASE, "--set", "training.alpha=0.7"], "square root"),
+        (vec!["run", CASE, "--set", "nonsense"], "KEY=VALUE"),
+        (vec!["run", CASE, "--level", "all"], "off, step, tensor, op"),
+        (vec!["run", CASE, "--arm", "resume-midfold"], "resume-mid-fold"),
+        (vec!["run", CASE, "--threads", "0"], "1..=1024"),
+        (vec!["test", "--shard", "3/2"], "i/n"),
+        (vec!["test", "--nonsense"], "unexpected argument"),
+        (vec!["accept", "--reason", " "], "empty"),
+    ] {
+        let output = place.run(&arguments);
+        assert_eq!(code(&output), 64, "{arguments:?}: {}", err(&output));
+        assert!(err(&output).contains(word), "{arguments:?}: {}", err(&output));
+    }
+    assert_eq!(code(&place.run(&["test", "no-such-case"])), 3);
+    assert_eq!(code(&place.run(&["test", "no-such-case", "--git-bisect"])), 125);
+    assert_eq!(code(&place.run(&["test", "--shard", "0/2", "--git-bisect"])), 64);
+}
+
+/// Would fail if a forced path or thread count that cannot be had fell back silently.
+#[test]
+fn what_cannot_be_had_is_refused() {
+    let place = Place::new();
+    let output = place.command(&["run", CASE]).env("SAMEBITS_SIMD", "sse9").output().unwrap();
+    assert_eq!(code(&output), 2);
+    assert!(err(&output).contains("sse9") && err(&output).contains("scalar"), "{}", err(&output));
+    let output = place.command(&["run", CASE]).env("RAYON_NUM_THREADS", "many").output().unwrap();
+    assert!(code(&output) == 2 && err(&output).contains("RAYON_NUM_THREADS"), "{}", err(&output));
+    let missing = place.run(&["run", CASE, "--folds", "9"]);
+    assert!(code(&missing) == 2 && err(&missing).contains("fold 9 of 2"), "{}", err(&missing));
+}
+
+/// Would fail if equal runs differed, or a flipped bit of an export were not named.
+#[test]
+fn an_exported_bit_is_named() {
+    let place = Place::new();
+    let (a, b) = (place.text("a"), place.text("b"));
+    assert_eq!(code(&place.run(&["run", CASE, "--export", &a, "--threads", "1"])), 0);
+    assert_eq!(code(&place.run(&["run", CASE, "--export", &b, "--threads", "3"])), 0);
+    let same = place.run(&["diff", &a, &b]);
+    assert_eq!(code(&same), 0, "{}", out(&same));
+    let file = place.path("b/q.trunk2.weight.bin");
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[4 * 77 + 2] ^= 0x10;
+    fs::write(&file, bytes).unwrap();
+    let output = place.run(&["diff", &a, &b]);
+    assert_eq!(code(&output), 1);
+    assert!(out(&output).contains("q.trunk2.weight") && out(&output).contains("[77]"), "{}", out(&output));
+    let json: serde_json::Value = serde_json::from_str(&out(&place.run(&["diff", &a, &b, "--json"]))).unwrap();
+    assert_eq!(json["comparison"]["first"]["elements"]["first"], 77);
+    let sums = Command::new("sha256sum").args(["--check", "--quiet", "SHA256SUMS"]).current_dir(&a).status();
+    assert!(sums.is_ok_and(|s| s.success()), "SHA256SUMS of an untouched export");
+}
+
+/// Would fail if an export could hold two versions of a tensor unseen.
+#[test]
+fn an_export_whose_files_disagree_is_different() {
+    let place = Place::new();
+    let (a, b) = (place.text("a"), place.text("b"));
+    place.run(&["run", CASE, "--export", &a]);
+    place.run(&["run", CASE, "--export", &b]);
+    let file = place.path("b/state.safetensors");
+    let mut bytes = fs::read(&file).unwrap();
+    let last = bytes.len() - 3;
+    bytes[last] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    let output = place.run(&["diff", &a, &b]);
+    assert_ne!(code(&output), 0, "{}", out(&output));
+}
+
+/// Would fail if a damaged checkpoint could be resumed, or resumed under other settings.
+#[test]
+fn damaged_and_foreign_checkpoints_are_refused() {
+    let place = Place::new();
+    let folder = place.text("checkpoints");
+    assert_eq!(code(&place.run(&["run", CASE, "--checkpoint", &folder, "--checkpoint-every", "10"])), 0);
+    let kept: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+    assert_eq!(kept.len(), 1, "the newest is kept: {kept:?}");
+    assert_eq!(code(&place.run(&["run", CASE, "--resume", &folder])), 0);
+    let other = place.run(&["run", CASE, "--resume", &folder, "--set", "training.lr=0.5"]);
+    assert!(code(&other) == 2 && err(&other).contains("training.lr"), "{}", err(&other));
+    let tensors = kept[0].join("state.safetensors");
+    let whole = fs::read(&tensors).unwrap();
+    let mut flipped = whole.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 4;
+    for (bytes, word) in [(&flipped[..], "altered"), (&whole[..middle], "need"), (&[][..], "need")] {
+        fs::write(&tensors, bytes).unwrap();
+        let output = place.run(&["run", CASE, "--resume", &folder]);
+        assert!(code(&output) == 2 && err(&output).contains(word), "{word}: {}", err(&output));
+    }
+    fs::write(&tensors, &whole).unwrap();
+    fs::remove_file(kept[0].join("manifest.json")).unwrap();
+    assert_eq!(code(&place.run(&["run", CASE, "--resume", &folder])), 2);
+}
+
+/// Would fail if a trace under its final name could be anything but complete, or a cut or changed one be compared.
+#[test]
+fn cut_and_altered_traces_are_unverified() {
+    let place = Place::new();
+    let (a, b) = (place.path("a.jsonl"), place.path("b.jsonl"));
+    place.run(&["run", CASE, "--trace", &place.text("a.jsonl")]);
+    let text = fs::read_to_string(&a).unwrap();
+    for part in [0, 1, text.len() / 3, text.len() - 1] {
+        fs::write(&b, &text[..part]).unwrap();
+        let output = place.run(&["diff", &place.text("a.jsonl"), &place.text("b.jsonl")]);
+        assert!(code(&output) == 2 && out(&output).contains("cut-trace"), "{part}: {}", out(&output));
+    }
+    let line = text.lines().position(|l| l.contains("\"kind\":\"step\"") && l.contains("\"step\":5")).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines[line] = lines[line].replacen("\"loss\":\"", "\"loss\":\"0", 1);
+    fs::write(&b, lines.join("\n") + "\n").unwrap();
+    let output = place.run(&["diff", &place.text("a.jsonl"), &place.text("b.jsonl")]);
+    assert_eq!(code(&output), 2);
+    assert!(
+        out(&output).contains(&format!("b.jsonl:{}", line + 1)) && out(&output).contains("step 5"),
+        "{}",
+        out(&output)
+    );
+    assert_eq!(code(&place.run(&["diff", &place.text("a.jsonl"), &place.text("nowhere")])), 2);
+}
+
+/// Would fail if a trace could grow past its limit, or a given-up one keep its final name.
+#[test]
+fn a_trace_at_its_limit_is_given_up() {
+    let place = Place::new();
+    let output = place.run(&["run", CASE, "--trace", &place.text("a.jsonl"), "--trace-limit", "100000"]);
+    assert!(code(&output) == 2 && err(&output).contains("--trace-limit"), "{}", err(&output));
+    assert!(!place.path("a.jsonl").exists() && place.path("a.jsonl.part").exists());
+}
+
+/// Would fail if a secret of the environment or the command line reached any file.
+#[test]
+fn a_planted_secret_is_in_no_file() {
+    let place = Place::new();
+    let secret = "pl4nted-s3cret-value";
+    let mut command = place.command(&[
+        "test",
+        CASE,
+        "seed/",
+        "--keep",
+        "--junit",
+        &place.text("junit.xml"),
+        "--save",
+        &place.text("saved"),
+    ]);
+    command.env("MY_API_TOKEN", secret).env("CUDA_SECRET_KEY", secret).env("OMP_THING", format!("x{secret}y"));
+    let output = command.env("SAMEBITS_DIR", place.path("files")).output().unwrap();
+    assert!(place.path("junit.xml").exists(), "{}", err(&output));
+    let run = place
+        .command(&[
+            "run",
+            CASE,
+            "--export",
+            &place.text("e"),
+            "--trace",
+            &place.text("t.jsonl"),
+            "--checkpoint",
+            &place.text("c"),
+        ])
+        .env("MY_API_TOKEN", secret)
+        .env("OMP_THING", format!("x{secret}y"))
+        .output()
+        .unwrap();
+    assert_eq!(code(&run), 0);
+    let mut looked = 0;
+    search(place.folder.path(), secret.as_bytes(), &mut looked);
+    assert!(looked > 50, "files searched: {looked}");
+}
+
+fn search(folder: &Path, secret: &[u8], looked: &mut usize) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            search(&path, secret, looked);
+            continue;
+        }
+        *looked += 1;
+        let raw = fs::read(&path).unwrap();
+        let bytes =
+            if path.extension().is_some_and(|e| e == "zst") { zstd::decode_all(&raw[..]).unwrap() } else { raw };
+        assert!(!bytes.windows(secret.len()).any(|w| w == secret), "{} holds the secret", path.display());
+    }
+}
+
+/// Would fail if the JUnit file lost arms or renamed them.
+#[test]
+fn junit_names_every_arm() {
+    let place = Place::new();
+    let output = place.run(&["test", CASE, "--junit", &place.text("j.xml"), "--json"]);
+    let xml = fs::read_to_string(place.path("j.xml")).unwrap();
+    for arm in ["base", "process-1", "resume-first-step", "resume-mid-fold", "resume-fold-end", "golden"] {
+        assert!(xml.contains(&format!("resume.tiny-prioritized.{arm}\"")), "{arm} in {xml}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(json["exit"], code(&output));
+}
+
+/// Would fail if a saved base could not stand in for a golden, or a missing one passed.
+#[test]
+fn against_a_saved_run() {
+    let place = Place::new();
+    let saved = place.text("saved");
+    place.run(&["test", "seed/", "--save", &saved]);
+    let output = place.run(&["test", "seed/", "--against", &saved]);
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    let output = place.run(&["test", "trace/", "--against", &saved]);
+    assert!(code(&output) == 2 && out(&output).contains("no-golden"), "{}", out(&output));
+}
+
+/// Would fail if a case that needs a GPU could count as same, or `--require` overlook it.
+#[test]
+fn not_run_is_never_same() {
+    let place = Place::new();
+    let cases = place.path("project/cases/gpu");
+    fs::create_dir_all(&cases).unwrap();
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/seed/tiny-other-seed.toml")).unwrap();
+    fs::write(cases.join("tiny-gpu.toml"), format!("needs = [\"gpu\"]\n{text}")).unwrap();
+    let run = |arguments: &[&str]| place.command(arguments).current_dir(place.path("project")).output().unwrap();
+    let output = run(&["test"]);
+    assert!(code(&output) == 3 && out(&output).contains("1 not run (no CUDA device)"), "{}", out(&output));
+    assert_eq!(code(&run(&["test", "--require", "gpu"])), 2);
+    assert_eq!(code(&run(&["test", "--require", "all"])), 2);
+}
+
+/// Would fail if an arm could run for ever, or its last record were lost.
+#[test]
+fn an_arm_past_its_limit_is_ended() {
+    let place = Place::new();
+    let cases = place.path("project/cases/slow-one");
+    fs::create_dir_all(&cases).unwrap();
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/seed/tiny-other-seed.toml")).unwrap();
+    let text = text.replace("cycles = 20", "cycles = 100000000").replace("about =", "timeout_s = 1\nabout =");
+    fs::write(cases.join("tiny-long.toml"), text).unwrap();
+    let output = place.command(&["test"]).current_dir(place.path("project")).output().unwrap();
+    assert!(
+        code(&output) == 2 && out(&output).contains("timed-out") && out(&output).contains("last record: step"),
+        "{}",
+        out(&output)
+    );
+}
+
+/// Would fail if an expected difference passed when it is gone, expired, or larger than allowed.
+#[test]
+fn expected_differences_must_be_there() {
+    let place = Place::new();
+    let cases = place.path("project/cases/expect");
+    fs::create_dir_all(&cases).unwrap();
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/seed/tiny-other-seed.toml")).unwrap();
+    let expect = |until: &str| {
+        format!("golden = false\n{text}\n[expect]\nverdict = \"different\"\nreason = \"known\"\nuntil = \"{until}\"\n")
+    };
+    let run = |text: &str| {
+        fs::write(cases.join("tiny-expect.toml"), text).unwrap();
+        place.command(&["test"]).current_dir(place.path("project")).output().unwrap()
+    };
+    let same_now = run(&expect("2999-01-01"));
+    assert!(code(&same_now) == 1 && out(&same_now).contains("remove [expect]"), "{}", out(&same_now));
+    let bad_date = run(&expect("soon"));
+    assert!(code(&bad_date) == 64 && err(&bad_date).contains("YYYY-MM-DD"), "{}", err(&bad_date));
+}
+
+/// Would fail if the demo stopped showing a green and a red verdict without a project.
+#[test]
+fn the_demo_runs_anywhere() {
+    let place = Place::new();
+    let output = place.command(&["demo"]).current_dir(place.folder.path()).output().unwrap();
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains("same:") && out(&output).contains("q.branch0.out.weight in step at fold 0, step 20"));
+}
