@@ -71,7 +71,8 @@ fn chained(mut change: impl FnMut(&mut Vec<Record>)) -> String {
 /// Would fail if lying counts, roots, ranks, schemas or undeclared tensors were believed, even under a right chain.
 #[test]
 fn lies_under_a_right_chain_are_refused() {
-    let cases: [(&str, Box<dyn FnMut(&mut Vec<Record>)>); 6] = [
+    type Change = Box<dyn FnMut(&mut Vec<Record>)>;
+    let cases: [(&str, Change); 6] = [
         (
             "counts",
             Box::new(|r| {

@@ -29,11 +29,11 @@ pub fn main() -> Result<u8, Failure> {
     println!("1. The same run on 1 thread and on 2:");
     let one = run(&case, folder.path(), "one", 1, None)?;
     let green = traces::compare(&one, &run(&case, folder.path(), "two", 2, None)?, &Scope::default());
-    print!("{}\n", text::comparison(&green));
+    println!("{}", text::comparison(&green));
     println!("2. The same again, but one bit of one weight flips after update 20:");
     let flip = Fault::FlipBit { tensor: "q.branch0.out.weight".into(), element: 123, bit: 0, fold: 0, step: 20 };
     let red = traces::compare(&one, &run(&case, folder.path(), "flipped", 1, Some(flip))?, &Scope::default());
-    print!("{}\n", text::comparison(&red));
+    println!("{}", text::comparison(&red));
     println!(
         "In a project: `samebits test` verifies its cases, `samebits run CASE` makes a trace, `samebits diff A B` compares two."
     );

@@ -94,8 +94,8 @@ impl Maintained {
         for j in written.start / BLOCK..=(written.end - 1) / BLOCK {
             let part = &bytes[j * BLOCK..if (j + 1) * BLOCK < bytes.len() { (j + 1) * BLOCK } else { bytes.len() }];
             let new = block(part, j);
-            for k in 0..2 {
-                self.sum.0[k] = self.sum.0[k].wrapping_sub(self.blocks[j][k]).wrapping_add(new[k]);
+            for ((sum, old), new) in self.sum.0.iter_mut().zip(self.blocks[j]).zip(new) {
+                *sum = sum.wrapping_sub(old).wrapping_add(new);
             }
             self.blocks[j] = new;
         }

@@ -15,8 +15,8 @@ const TOP_PRIORITY: f32 = 4_294_967_040.0;
 /// `x^exponent` for exponents 0, 1/2, 1 (checked when settings are read).
 pub fn root_power(x: f32, exponent: f64) -> f32 {
     match exponent {
-        e if e == 0.0 => 1.0,
-        e if e == 0.5 => x.sqrt(),
+        0.0 => 1.0,
+        0.5 => x.sqrt(),
         _ => x,
     }
 }
@@ -25,14 +25,7 @@ pub fn root_power(x: f32, exponent: f64) -> f32 {
 pub fn priority(deltas: [f32; 3], epsilon: f32, alpha: f64) -> u32 {
     let p = (((deltas[0].abs() + deltas[1].abs()) + deltas[2].abs()) / 3.0) + epsilon;
     let scaled = root_power(p, alpha) * 65536.0;
-    let clamped = if scaled < 1.0 {
-        1.0
-    } else if scaled > TOP_PRIORITY {
-        TOP_PRIORITY
-    } else {
-        scaled
-    };
-    clamped as u32
+    scaled.clamp(1.0, TOP_PRIORITY) as u32
 }
 
 /// Importance weights of the sampled priorities, divided by the batch's largest. `n` rows make up `total`.
@@ -308,7 +301,7 @@ impl Replay {
         let (slots, n) = (self.slots() as u64, self.environments as u64);
         // In slot order the steps that wrapped around come first.
         let wrapped = (steps.end.saturating_sub(steps.start.next_multiple_of(slots))) * n;
-        let wraps = steps.start % slots != 0 && steps.start.next_multiple_of(slots) < steps.end;
+        let wraps = !steps.start.is_multiple_of(slots) && steps.start.next_multiple_of(slots) < steps.end;
         let row = match (wraps, r < wrapped) {
             (true, true) => r,
             (true, false) => (steps.start % slots) * n + (r - wrapped),

@@ -14,7 +14,7 @@ use super::market_synthetic::{self, Pattern, SyntheticOptions};
 use super::network::{ACTIONS, BRANCHES};
 use super::ops::Ledger;
 use super::state::State;
-use super::trainer::{Trainer, result_tensors};
+use super::trainer::{Ground, Trainer, result_tensors};
 use crate::digest::root::root;
 use crate::digest::sha::{Digest, sha256};
 use crate::scenario::mutant::Fault;
@@ -268,9 +268,10 @@ impl<'a> Running<'a> {
 
     fn trainer(&self, fold: &Fold, carried: Option<State>) -> Trainer<'a> {
         let s = self.session;
-        let keep = self.observer.level() != Level::Off;
-        let ledger = s.ledger(self.observer.level());
-        Trainer::start(s.settings(), &s.market, &s.cpu, fold.clone(), carried, s.request.fault.clone(), ledger, keep)
+        let level = self.observer.level();
+        let (fault, keep) = (s.request.fault.clone(), level != Level::Off);
+        let ground = Ground { settings: s.settings(), market: &s.market, cpu: &s.cpu, fault, keep };
+        Trainer::start(ground, fold.clone(), carried, s.ledger(level))
     }
 
     fn declared(&self, first: &Trainer<'_>) -> Vec<TensorDecl> {

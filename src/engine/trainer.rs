@@ -42,14 +42,26 @@ struct Scratch {
     collected: bool,
 }
 
-/// A fold in training.
-pub struct Trainer<'a> {
+/// What all folds of a run stand on.
+#[derive(Clone)]
+pub struct Ground<'a> {
     /// what decides the bits
     pub settings: &'a Settings,
     /// the table traded on
     pub market: &'a Market,
     /// arithmetic
     pub cpu: &'a Cpu,
+    /// planted fault
+    pub fault: Option<Fault>,
+    /// the replay keeps its fingerprints up to date
+    pub keep: bool,
+}
+
+/// A fold in training.
+pub struct Trainer<'a> {
+    settings: &'a Settings,
+    market: &'a Market,
+    cpu: &'a Cpu,
     /// bars of the fold
     pub fold: Fold,
     /// everything that is saved
@@ -71,16 +83,8 @@ pub fn shape(dimensions: &Dimensions) -> NetworkShape {
 
 impl<'a> Trainer<'a> {
     /// A fold at its start. `carried` holds what continues under `folds.start = carry`.
-    pub fn start(
-        settings: &'a Settings,
-        market: &'a Market,
-        cpu: &'a Cpu,
-        fold: Fold,
-        carried: Option<State>,
-        fault: Option<Fault>,
-        mut ledger: Ledger,
-        keep: bool,
-    ) -> Self {
+    pub fn start(ground: Ground<'a>, fold: Fold, carried: Option<State>, mut ledger: Ledger) -> Self {
+        let Ground { settings, market, cpu, fault, keep } = ground;
         let dimensions = settings.engine.size.dimensions();
         let streams = streams(settings.engine.seed, fold.index, fault.as_ref());
         let env = Environments::reset_all(dimensions.environments, streams.reset, &fold.train);
@@ -235,7 +239,9 @@ impl<'a> Trainer<'a> {
         let gamma = self.settings.training.gamma as f32;
         s.obs.resize(s.rows.len() * OBSERVATION, 0.0);
         s.next_obs.resize(s.rows.len() * OBSERVATION, 0.0);
-        (s.batch_actions.clear(), s.returns.clear(), s.done.clear());
+        s.batch_actions.clear();
+        s.returns.clear();
+        s.done.clear();
         for (i, &row) in s.rows.iter().enumerate() {
             let row = row as usize;
             let (r, done, last) = replay.n_step_return(row, gamma);

@@ -131,7 +131,7 @@ impl Fault {
         let named = |name: &&str| {
             Fault::named(name, Some("")).is_some_and(|f| std::mem::discriminant(&f) == std::mem::discriminant(self))
         };
-        NAMES.into_iter().find(|n| named(&n))
+        NAMES.into_iter().find(|n| named(n))
     }
 
     /// The fault that is planted under this one's name when names are dealt out under a seed, and that fault's own name.

@@ -1,7 +1,7 @@
 //! Rules 1 and 3 to 6 in scalar form: the one source that every path compiles for its own instruction set.
 //!
 //! Compilers may not contract or reorder binary32 operations, so the loops below vectorise without a change of bits.
-//! The only operation that differs in code between paths is the fused multiply-add ([`Fma`]).
+//! The only operation that differs in code between paths is the fused multiply-add (`Fma`).
 //! Verified: the contract's vectors on every path of the machine that runs them, and property tests on hard values.
 
 use crate::bits::rounding::AdamConstants;
