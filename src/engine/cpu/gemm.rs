@@ -163,6 +163,7 @@ impl Gemm<'_> {
             }
             B::Rows { data, stride } => assert!(fits(data.len(), k, n, stride), "B is too short"),
             B::Stack(parts) => {
+                assert!(!parts.is_empty(), "B has no parts");
                 assert!(
                     parts.iter().all(|p| Some(p.len()) == k.checked_mul(n).map(|kn| kn / parts.len())),
                     "B's parts"

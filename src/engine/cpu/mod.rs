@@ -133,7 +133,7 @@ impl Cpu {
     }
 }
 
-/// Single rules, so that vectors run on every path. They run on the calling thread.
+/// Single rules, so that vectors run on every path. They run on the calling thread; rows and batches are at least 1.
 impl Cpu {
     /// One operation of rule 1 on each element; operands that the operation lacks are ignored but as long as `out`.
     pub fn elementwise(&self, operation: Operation, operands: [&[f32]; 3], out: &mut [f32]) {
