@@ -1,8 +1,9 @@
 //! The reference arithmetic on the CPU: `chain/1` of `docs/contract.md`, rules 1 to 6, 11 and 12.
 //!
-//! [`Cpu`] is an instruction-set path and a pool of threads. Threads split rows of a batch, rows of a weight gradient or
-//! elements, never a chain or a sum, so results depend on neither. Verified: the contract's vectors on every path of the
-//! machine, property tests of every path against plain loops on hard values, whole updates with one to seven threads.
+//! [`Cpu`] is an instruction-set path and a pool of threads. Threads split rows of a batch, rows of a weight gradient
+//! or elements, never a chain or a sum, so results depend on neither. Verified: the contract's vectors on every path of
+//! the machine, property tests of every path against plain loops on hard values, whole updates with one to seven
+//! threads.
 
 mod aligned;
 mod error;
