@@ -1,8 +1,8 @@
 //! Whole updates on the CPU: gradients, clip, Adam, target network, packing.
 //!
-//! `cargo bench --bench cpu_update -- [--medium] [--path NAME] [--repeats N]`. Each line is one size and thread count: best and
-//! median of many updates, beside the fused multiply-add peak probed in the same run. Shared machines swing by a third:
-//! compare the share of the peak, or the best.
+//! `cargo bench --bench cpu_update -- [--medium] [--path NAME] [--repeats N]`. Each line is one size and thread count:
+//! best and median of many updates, beside the fused multiply-add peak probed in the same run. Shared machines swing by
+//! a third: compare the share of the peak, or the best.
 
 use std::time::Instant;
 

@@ -1,9 +1,9 @@
 //! Runs the contract's vectors (`cases/vectors/*.json`) on a CPU path.
 //!
-//! Kinds are added in `vectors/kinds.rs`, in one table. A file is read as foreign bytes: whatever it holds gives a report or an error that names file, case and key, never a
-//! panic. A kind that [`KINDS`] lacks is an error, and every key of a case's `out` must have been computed, so that no
-//! vector passes without having been looked at. NaN compares as one value (rule 11), everything else by bits.
-//! Schema: `tests/oracle/README.md`.
+//! Kinds are added in `vectors/kinds.rs`, in one table. A file is read as foreign bytes: whatever it holds gives a
+//! report or an error that names file, case and key, never a panic. A kind that [`KINDS`] lacks is an error, and every
+//! key of a case's `out` must have been computed, so that no vector passes without having been looked at. NaN compares
+//! as one value (rule 11), everything else by bits. Schema: `tests/oracle/README.md`.
 
 mod fields;
 mod kinds;

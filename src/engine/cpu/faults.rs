@@ -25,7 +25,8 @@ pub struct Faults {
 const ARRIVALS: usize = 64;
 
 /// Sum of squares of a tensor, accumulated in the order in which the pool's threads arrive. All start together and give
-/// way after each arrival, so that the order varies even where threads share a core.
+/// way after each arrival, so that the order varies even where threads share a core. One caller at a time: each waits
+/// for all threads of the pool.
 pub(super) fn unordered_squares(pool: &ThreadPool, xs: &[f32]) -> f32 {
     let threads = pool.current_num_threads();
     let (started, total) = (AtomicUsize::new(0), Mutex::new(0.0f32));

@@ -2,14 +2,16 @@
 //!
 //! `C[m][n] = fma(A[m][k], B[k][n], …)`, k ascending from +0: one chain per element. The three products of a layer are
 //! the three ways to describe operands: forward (A row-major, B packed from Wᵀ), input gradient (A row-major, B the
-//! weight as it lies), weight gradient (A read down its columns, B row-major). [`Gemm::check`] refuses operands that are too short.
+//! weight as it lies), weight gradient (A read down its columns, B row-major). [`Gemm::check`] refuses operands that
+//! are too short.
 
 use super::aligned::Aligned;
 
 /// Columns of one packed panel; all paths share the format, so a packed copy has the same bytes on each of them.
 pub const PANEL: usize = 16;
 
-/// Wᵀ `[k, n]` of a weight `[n, k]`, packed for the B side: panels of [`PANEL`] columns, each `[k][16]`, the last padded with +0.
+/// Wᵀ `[k, n]` of a weight `[n, k]`, packed for the B side: panels of [`PANEL`] columns, each `[k][16]`, the last
+/// padded with +0.
 #[derive(Clone, Debug, Default)]
 pub struct Panels {
     /// rows k of the packed matrix: the length of the chains
@@ -163,6 +165,7 @@ impl Gemm<'_> {
             }
             B::Rows { data, stride } => assert!(fits(data.len(), k, n, stride), "B is too short"),
             B::Stack(parts) => {
+                assert!(!parts.is_empty(), "B has no parts");
                 assert!(
                     parts.iter().all(|p| Some(p.len()) == k.checked_mul(n).map(|kn| kn / parts.len())),
                     "B's parts"

@@ -1,8 +1,9 @@
 //! The reference arithmetic on the CPU: `chain/1` of `docs/contract.md`, rules 1 to 6, 11 and 12.
 //!
-//! [`Cpu`] is an instruction-set path and a pool of threads. Threads split rows of a batch, rows of a weight gradient or
-//! elements, never a chain or a sum, so results depend on neither. Verified: the contract's vectors on every path of the
-//! machine, property tests of every path against plain loops on hard values, whole updates with one to seven threads.
+//! [`Cpu`] is an instruction-set path and a pool of threads. Threads split rows of a batch, rows of a weight gradient
+//! or elements, never a chain or a sum, so results depend on neither. Verified: the contract's vectors on every path of
+//! the machine, property tests of every path against plain loops on hard values, whole updates with one to seven
+//! threads.
 
 mod aligned;
 mod error;
@@ -133,7 +134,7 @@ impl Cpu {
     }
 }
 
-/// Single rules, so that vectors run on every path. They run on the calling thread.
+/// Single rules, so that vectors run on every path. They run on the calling thread; rows and batches are at least 1.
 impl Cpu {
     /// One operation of rule 1 on each element; operands that the operation lacks are ignored but as long as `out`.
     pub fn elementwise(&self, operation: Operation, operands: [&[f32]; 3], out: &mut [f32]) {

@@ -147,8 +147,8 @@ fn opaque(mut p: *const f32) -> *const f32 {
 }
 
 /// # Safety
-/// The CPU has the features of `I`; `t` passes [`run_tile`]'s checks, has ROWS rows, and VECTORS full vectors of columns
-/// unless PARTIAL.
+/// The CPU has the features of `I`; `t` passes [`run_tile`]'s checks, has ROWS rows, and unless PARTIAL, VECTORS full
+/// vectors of columns.
 #[inline(always)]
 unsafe fn tile<I: Isa, const ROWS: usize, const VECTORS: usize, const PARTIAL: bool>(t: &mut Tile) {
     // SAFETY: all accesses lie within the tile's rows, columns and k, as the caller promises; with PARTIAL a vector

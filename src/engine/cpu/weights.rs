@@ -26,15 +26,15 @@ struct Part<'a> {
     db: &'a mut [f32],
 }
 
-/// What one thread computes.
+/// What one task computes.
 pub(super) struct Share<'a> {
     parts: Vec<Part<'a>>,
 }
 
-/// Cuts the flat gradients into one share a thread, equal in multiplications.
-pub(super) fn shares<'a>(net: &Network, gradients: &'a mut [f32], threads: usize) -> Vec<Share<'a>> {
+/// Cuts the flat gradients into at most `count` shares, equal in multiplications but for the height of a tile.
+pub(super) fn shares<'a>(net: &Network, gradients: &'a mut [f32], count: usize) -> Vec<Share<'a>> {
     let all: usize = net.layers().iter().fold(0, |n, l| n + l.inputs * l.outputs);
-    let budget = all.div_ceil(threads);
+    let budget = all.div_ceil(count);
     let mut shares = vec![Share { parts: Vec::new() }];
     let (mut rest, mut left) = (gradients, budget);
     for (layer, l) in net.layers().iter().enumerate() {

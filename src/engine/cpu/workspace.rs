@@ -1,4 +1,5 @@
-//! Buffers of forward passes and updates, in the layouts that a trace digests, and their division into rows for threads.
+//! Buffers of forward passes and updates, in the layouts that a trace digests, and their division into rows for
+//! threads.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -136,6 +136,31 @@ fn a_row_does_not_see_its_neighbours() {
     }
 }
 
+/// Would fail if callers of one engine waited for each other for ever, from outside the pool or from within, or mixed
+/// their rows.
+#[test]
+fn callers_at_once_do_not_block_each_other() {
+    let net = Network::new(SHAPE, &ordinary(1, SHAPE.parameters(), 0.4));
+    let x = ordinary(5, 300 * SHAPE.d, 2.0);
+    let cpu = Cpu::new(SimdPath::best(), 3, Faults::default()).expect("starts");
+    let q = || {
+        let mut out = Activations::default();
+        cpu.forward(&net, &x, 300, &mut out);
+        bits(&out.q)
+    };
+    let expected = q();
+    std::thread::scope(|scope| {
+        for caller in 0..4 {
+            let (cpu, q, expected) = (&cpu, &q, &expected);
+            scope.spawn(move || {
+                for _ in 0..20 {
+                    assert!(&(if caller % 2 == 0 { q() } else { cpu.on_pool(q) }) == expected, "caller {caller}");
+                }
+            });
+        }
+    });
+}
+
 /// Would fail if the planted sums could not be told from the contract's, or the chunked one were not stable.
 #[test]
 fn planted_sums_differ() {
