@@ -109,9 +109,14 @@ pub struct Environments {
 impl Environments {
     /// N environments, each at the start of an episode that begins at environment step 0.
     pub fn reset_all(n: usize, key: Key, window: &Range<usize>) -> Self {
-        let start = |e: usize| reset_time(key, e as u32, 0, window) as u32;
+        Environments::starting((0..n).map(|e| reset_time(key, e as u32, 0, window) as u32).collect())
+    }
+
+    /// One environment for each of these first bars.
+    pub fn starting(time: Vec<u32>) -> Self {
+        let n = time.len();
         Environments {
-            time: (0..n).map(start).collect(),
+            time,
             position: vec![0.0; n],
             open: vec![0.0; n],
             bars: vec![0; n],
@@ -149,6 +154,24 @@ impl Environments {
         self.bars[e] = account.bars;
         self.equity[e] = account.equity;
         self.peak[e] = account.peak;
+    }
+
+    /// One step of environment `e` at its bar, of which `cost`, `vol` and the next bar's return are given: what it gave,
+    /// and whether it was the episode's last.
+    pub fn step(
+        &mut self,
+        e: usize,
+        actions: [u8; 3],
+        [cost, vol, next_ret]: [f32; 3],
+        window_end: usize,
+        episode_bars: u32,
+    ) -> (Stepped, bool) {
+        let (mut account, t) = (self.account(e), self.time[e] as usize);
+        let stepped = step(&mut account, actions, cost, vol, next_ret);
+        self.store(e, account);
+        self.episode_bars[e] += 1;
+        self.time[e] += 1;
+        (stepped, episode_done(t, window_end, self.episode_bars[e], episode_bars))
     }
 
     /// Starts a new episode in environment `e` at bar `t`.

@@ -40,6 +40,12 @@ pub fn importance_weights(total: u64, n: u64, sampled: &[u32], beta: f64, out: &
     out.iter_mut().for_each(|w| *w /= largest);
 }
 
+/// The draw of a batch position below `total`, after `updates` updates.
+pub fn draw_below(total: u64, key: Key, position: u32, updates: u64) -> u64 {
+    let words = philox::block(key, position, 0, updates);
+    philox::index_below(total, [words[0], words[1]])
+}
+
 /// Sums over rows of u32 in slot order; finds the first row whose running sum exceeds r.
 #[derive(Clone, Debug, Default)]
 pub struct SumTree {
@@ -280,8 +286,7 @@ impl Replay {
         let n = (sampleable.end - sampleable.start) * self.environments as u64;
         let total = if beta.is_some() { self.tree.total() } else { n };
         for (i, row) in rows.iter_mut().enumerate() {
-            let words = philox::block(key, i as u32, 0, updates);
-            let r = philox::index_below(total, [words[0], words[1]]);
+            let r = draw_below(total, key, i as u32, updates);
             *row = if beta.is_some() { self.tree.find(r) } else { self.nth_sampleable(&sampleable, r) } as u32;
         }
         match beta {

@@ -170,14 +170,10 @@ impl<'a> Trainer<'a> {
         for (e, before) in before.iter().enumerate() {
             let t = state.env.time[e] as usize;
             let actions: [u8; 3] = std::array::from_fn(|b| self.scratch.actions[3 * e + b]);
-            let mut account = state.env.account(e);
-            let stepped = environment::step(&mut account, actions, market.cost[t], market.vol[t], market.ret[t + 1]);
-            state.env.store(e, account);
-            state.env.episode_bars[e] += 1;
-            state.env.time[e] += 1;
+            let bar = [market.cost[t], market.vol[t], market.ret[t + 1]];
             let limit = self.settings.training.episode_bars;
-            let done = environment::episode_done(t, self.fold.train.end, state.env.episode_bars[e], limit);
-            let after = account.state();
+            let (stepped, done) = state.env.step(e, actions, bar, self.fold.train.end, limit);
+            let after = state.env.account(e).state();
             let before = if self.fault == Some(Fault::AliasedReplay) { after } else { *before };
             let (time, reward) = (t as u32, stepped.reward);
             self.scratch.transitions.push(Transition { asset: 0, time, before, after, actions, done, reward });
@@ -262,11 +258,7 @@ impl<'a> Trainer<'a> {
         let number = self.state.t + 1;
         let (p1, p2) = (power(t.beta1, number), power(t.beta2, number));
         let constants = AdamConstants::new(t.lr, t.beta1, t.beta2, t.epsilon, p1, p2);
-        let rule = match (t.tau, t.target_period) {
-            (Some(tau), _) => TargetRule::Polyak { tau: tau as f32 },
-            (None, Some(period)) if number.is_multiple_of(period) => TargetRule::Copy,
-            _ => TargetRule::Keep,
-        };
+        let rule = TargetRule::of(t.tau, t.target_period, number);
         self.ledger.before_apply(&self.state);
         let State { online, target, m, v, .. } = &mut self.state;
         self.cpu.apply(&constants, t.clip as f32, rule, online, target, m, v, &mut self.scratch.ws);

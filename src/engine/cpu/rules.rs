@@ -227,11 +227,3 @@ pub fn heads_backward(g: [f32; BRANCHES], actions: [u8; BRANCHES]) -> (f32, [[f3
     };
     ((g[0] + g[1]) + g[2], std::array::from_fn(branch))
 }
-
-/// n-step return `(R, done)` of the rows from the sampled one on: cut at the first done.
-pub fn n_step(rewards: &[f32], dones: &[bool], gamma: f32) -> (f32, bool) {
-    let done = dones.iter().position(|&done| done);
-    let last = done.unwrap_or(rewards.len() - 1);
-    let r = rewards[..last].iter().rev().fold(rewards[last], |r, &reward| reward + (gamma * r));
-    (r, done.is_some())
-}

@@ -65,6 +65,17 @@ pub enum TargetRule {
     Keep,
 }
 
+impl TargetRule {
+    /// Of update `t`, 1 at the first: Polyak when there is a τ, else a copy after each multiple of the period.
+    pub fn of(tau: Option<f64>, period: Option<u64>, t: u64) -> Self {
+        match (tau, period) {
+            (Some(tau), _) => TargetRule::Polyak { tau: tau as f32 },
+            (None, Some(period)) if t.is_multiple_of(period) => TargetRule::Copy,
+            _ => TargetRule::Keep,
+        }
+    }
+}
+
 /// Rows of one weight, or one bias, on their way through Adam.
 struct Job<'a> {
     w: &'a mut [f32],

@@ -1,6 +1,9 @@
 //! Typed access to `in` and `out` of one vector: every length and digit is checked, every refusal names its key.
 
-use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
 
 use super::CaseFault;
 
@@ -18,17 +21,30 @@ pub(crate) enum Found {
     U64(Vec<u64>),
     /// JSON numbers, one or an array of them; booleans are 0 and 1
     Numbers(Vec<u64>),
+    /// a JSON number, or no such key
+    Maybe(Option<u64>),
     /// a text, compared as it is
     Text(String),
+    /// an object, or an element of a list
+    Fields(Vec<(String, Found)>),
 }
 
 /// What a runner returns: every key of `out` with its values.
 pub(crate) type Outputs = Result<Vec<(&'static str, Found)>, CaseFault>;
 
-/// `in` or `out` of one case.
+/// `in` or `out` of one case, or an object within.
 pub(crate) struct Fields<'a> {
-    side: &'static str,
-    map: &'a Map<String, Value>,
+    /// where it stands: `in`, `out.1.after`
+    at: String,
+    map: BTreeMap<Cow<'a, str>, &'a Value>,
+}
+
+/// First element that differs.
+pub(super) struct Difference {
+    pub key: String,
+    pub element: usize,
+    pub expected: String,
+    pub found: String,
 }
 
 /// At most 80 characters of a foreign text.
@@ -41,25 +57,52 @@ fn word(x: f32) -> String {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(side: &'static str, value: &'a Value) -> Result<Self, CaseFault> {
-        let map = value.as_object();
-        let map =
-            map.ok_or_else(|| CaseFault::Key { key: side.to_owned(), reason: "expected an object".to_owned() })?;
-        Ok(Fields { side, map })
+    fn object(at: String, value: &'a Value) -> Result<Self, CaseFault> {
+        match value.as_object() {
+            Some(map) => Ok(Fields { at, map: map.iter().map(|(key, value)| (key.into(), value)).collect() }),
+            None => Err(CaseFault::Key { key: at, reason: "expected an object".to_owned() }),
+        }
+    }
+
+    pub(super) fn input(value: &'a Value) -> Result<Self, CaseFault> {
+        Fields::object("in".to_owned(), value)
+    }
+
+    /// `out` may also be null, which is no fields, or a list, whose elements are fields under their index.
+    pub(super) fn output(value: &'a Value) -> Result<Self, CaseFault> {
+        let at = "out".to_owned();
+        match value {
+            Value::Null => Ok(Fields { at, map: BTreeMap::new() }),
+            Value::Array(list) => {
+                let indexed = list.iter().enumerate().map(|(i, value)| (i.to_string().into(), value));
+                Ok(Fields { at, map: indexed.collect() })
+            }
+            _ => Fields::object(at, value),
+        }
     }
 
     pub(crate) fn fault(&self, key: &str, reason: String) -> CaseFault {
-        CaseFault::Key { key: format!("{}.{}", self.side, short(key)), reason }
+        CaseFault::Key { key: format!("{}.{}", self.at, short(key)), reason }
     }
 
     fn value(&self, key: &str) -> Result<&'a Value, CaseFault> {
-        self.map.get(key).ok_or_else(|| self.fault(key, "missing".to_owned()))
+        self.map.get(key).copied().ok_or_else(|| self.fault(key, "missing".to_owned()))
+    }
+
+    /// False for a null.
+    pub(crate) fn given(&self, key: &str) -> Result<bool, CaseFault> {
+        Ok(!self.value(key)?.is_null())
     }
 
     /// An object of fields within this one.
     pub(crate) fn fields(&self, key: &str) -> Result<Fields<'a>, CaseFault> {
-        let map = self.value(key)?.as_object();
-        Ok(Fields { side: self.side, map: map.ok_or_else(|| self.fault(key, "expected an object".to_owned()))? })
+        Fields::object(format!("{}.{key}", self.at), self.value(key)?)
+    }
+
+    /// A list of objects of fields.
+    pub(crate) fn list(&self, key: &str) -> Result<Vec<Fields<'a>>, CaseFault> {
+        let values = self.array(key)?.iter().enumerate();
+        values.map(|(index, value)| Fields::object(format!("{}.{key}.{index}", self.at), value)).collect()
     }
 
     pub(crate) fn text(&self, key: &str) -> Result<&'a str, CaseFault> {
@@ -222,23 +265,41 @@ impl<'a> Fields<'a> {
         Err(self.fault(key, format!("expected {expected} values, found {found}")))
     }
 
-    /// The first key that `found` lacks.
-    pub(super) fn missing(&self, found: &[(&str, Found)]) -> Option<&'a String> {
-        self.map.keys().find(|key| found.iter().all(|(name, _)| name != key))
+    /// First element that differs, in the order of `found`. Every key of the file must have been computed.
+    pub(super) fn compare<K: AsRef<str>>(&self, found: &[(K, Found)]) -> Result<Option<Difference>, CaseFault> {
+        let computed = |key: &str| found.iter().any(|(name, _)| name.as_ref() == key);
+        if let Some(key) = self.map.keys().find(|key| !computed(key)) {
+            return Err(self.fault(key, "no runner computes it".to_owned()));
+        }
+        for (key, values) in found {
+            if let Some(difference) = self.compare_values(key.as_ref(), values)? {
+                return Ok(Some(difference));
+            }
+        }
+        Ok(None)
     }
 
-    /// First element that differs: index, expected, found.
-    pub(super) fn compare(&self, key: &str, found: &Found) -> Result<Option<(usize, String, String)>, CaseFault> {
+    fn compare_values(&self, key: &str, found: &Found) -> Result<Option<Difference>, CaseFault> {
+        let number = |n: Option<u64>| vec![n.map_or("nothing".to_owned(), |n| n.to_string())];
         let (expected, found): (Vec<String>, Vec<String>) = match found {
-            Found::F32(xs) => (self.f32s(key)?.into_iter().map(word).collect(), xs.iter().map(|&x| word(x)).collect()),
+            Found::F32(xs) => (texts(self.f32s(key)?, word), texts(xs, |&x| word(x))),
             Found::U32(xs) => (texts(self.u32s(key)?, |x| format!("{x:08x}")), texts(xs, |x| format!("{x:08x}"))),
             Found::U64(xs) => (texts(self.u64s(key)?, |x| format!("{x:016x}")), texts(xs, |x| format!("{x:016x}"))),
             Found::Numbers(xs) => (texts(self.numbers(key)?, |x| x.to_string()), texts(xs, |x| x.to_string())),
+            Found::Maybe(x) => {
+                let expected = if self.map.contains_key(key) { Some(self.number(key)?) } else { None };
+                (number(expected), number(*x))
+            }
             Found::Text(text) => (vec![self.text(key)?.to_owned()], vec![text.clone()]),
+            Found::Fields(inner) => return self.fields(key)?.compare(inner),
         };
         self.length(key, expected.len(), found.len())?;
         let differs = expected.into_iter().zip(found).enumerate().find(|(_, (e, f))| e != f);
-        Ok(differs.map(|(i, (e, f))| (i, short(&e), short(&f))))
+        Ok(differs.map(|(element, (expected, found))| {
+            let place = format!("{}.{key}", self.at);
+            let key = place.strip_prefix("out.").unwrap_or(&place).to_owned();
+            Difference { key, element, expected: short(&expected), found: short(&found) }
+        }))
     }
 }
 

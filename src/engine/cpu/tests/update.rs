@@ -6,6 +6,7 @@ use super::super::{Activations, Batch, Cpu, Faults, Network, SimdPath, TargetRul
 use super::{bits, values};
 use crate::bits::rounding::{AdamConstants, power};
 use crate::engine::network::NetworkShape;
+use crate::engine::replay::Replay;
 
 /// A learner's state and the batches it sees.
 struct Learner {
@@ -212,7 +213,10 @@ fn drawn(input: &Value, rows: &Value, gamma: f32) -> (Vec<f32>, Vec<f32>, Vec<[u
         batch.1.extend(words(&transition["next_obs"]));
         batch.2.push([0, 1, 2].map(|b| count(&transition["actions"][b]) as u8));
         let dones: Vec<bool> = transition["dones"].as_array().expect("flags").iter().map(|d| count(d) == 1).collect();
-        let (r, done) = super::super::rules::n_step(&words(&transition["rewards"]), &dones, gamma);
+        let mut ring = Replay::new(dones.len(), 1, dones.len(), false);
+        ring.reward = words(&transition["rewards"]);
+        ring.done = dones.into_iter().map(u8::from).collect();
+        let (r, done, _) = ring.n_step_return(0, gamma);
         batch.3.push(r);
         batch.4.push(done);
     }
@@ -256,11 +260,8 @@ fn follow(cpu: &Cpu, case: &Value) {
         };
         cpu.gradients(&online, &target, &batch, &mut ws);
         let c = AdamConstants::new(lr, beta1, beta2, epsilon, power(beta1, t), power(beta2, t));
-        let rule = match (&settings["tau"], &settings["period"]) {
-            (Value::Null, period) if t.is_multiple_of(count(period) as u64) => TargetRule::Copy,
-            (Value::Null, _) => TargetRule::Keep,
-            (tau, _) => TargetRule::Polyak { tau: real(tau) as f32 },
-        };
+        let rule =
+            TargetRule::of(settings["tau"].as_str().map(|_| real(&settings["tau"])), settings["period"].as_u64(), t);
         cpu.apply(&c, clip as f32, rule, &mut online, &mut target, &mut m, &mut v, &mut ws);
         let same = |name: &str, found: &[f32], expected: &[f32]| {
             assert_eq!(bits(found), bits(expected), "{} {name} at t = {t}", cpu.path())
