@@ -71,7 +71,8 @@ fn refusals_are_usage_errors_with_suggestions() {
     }
     assert_eq!(code(&place.run(&["test", "no-such-case"])), 3);
     assert_eq!(code(&place.run(&["test", "no-such-case", "--git-bisect"])), 125);
-    assert_eq!(code(&place.run(&["test", "--shard", "0/2", "--git-bisect"])), 64);
+    assert_eq!(code(&place.run(&["test", "--shard", "0/2", "--git-bisect"])), 128);
+    assert_eq!(code(&place.run(&["test", "--git-bisect", "--nonsense"])), 128);
 }
 
 /// Would fail if a forced path or thread count that cannot be had fell back silently.
@@ -397,4 +398,164 @@ fn the_demo_runs_anywhere() {
     let output = place.command(&["demo"]).current_dir(place.folder.path()).output().unwrap();
     assert_eq!(code(&output), 0, "{}", err(&output));
     assert!(out(&output).contains("same:") && out(&output).contains("q.branch0.out.weight in step at fold 0, step 20"));
+}
+
+/// Would fail if an output could take the place of files that no run wrote, or of another output.
+#[test]
+fn outputs_take_nobodys_place() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("precious/inside")).unwrap();
+    fs::write(place.path("precious/thesis.txt"), "mine").unwrap();
+    fs::write(place.path("afile"), "mine").unwrap();
+    let (precious, file, other) = (place.text("precious"), place.text("afile"), place.text("other"));
+    for arguments in [
+        vec!["run", CASE, "--export", &precious],
+        vec!["run", CASE, "--export", &file],
+        vec!["run", CASE, "--export", &other, "--checkpoint", &other],
+        vec!["run", CASE, "--export", &other, "--trace", &other],
+        vec!["test", "seed/", "--save", &precious, "--against", &precious],
+    ] {
+        assert_eq!(code(&place.run(&arguments)), 64, "{arguments:?}");
+    }
+    assert!(place.path("precious/thesis.txt").exists() && place.path("afile").is_file());
+    fs::create_dir_all(place.path("c/fold-notes")).unwrap();
+    fs::write(place.path("c/fold-list.txt"), "mine").unwrap();
+    assert_eq!(code(&place.run(&["run", CASE, "--checkpoint", &place.text("c"), "--checkpoint-every", "2"])), 0);
+    assert!(place.path("c/fold-notes").exists() && place.path("c/fold-list.txt").exists());
+}
+
+/// Would fail if two runs could write one trace, or the loser's error not say so.
+#[test]
+fn two_runs_never_share_a_trace() {
+    let place = Place::new();
+    let trace = place.text("t.jsonl");
+    let start = || {
+        let arguments = ["run", CASE, "--set", "training.cycles=400", "--trace", &trace];
+        place
+            .command(&arguments)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let (first, second) = (start(), start());
+    let outputs = [first.wait_with_output().unwrap(), second.wait_with_output().unwrap()];
+    let codes = outputs.each_ref().map(code);
+    assert!(codes.contains(&0), "{codes:?}");
+    for output in outputs.iter().filter(|o| code(o) != 0) {
+        assert!(err(output).contains("another run is writing"), "{}", err(output));
+    }
+    assert_eq!(code(&place.run(&["diff", &trace, &trace])), 0);
+}
+
+fn refused(place: &Place, name: &str, text: &str) -> String {
+    let cases = place.path("project/cases/odd");
+    fs::create_dir_all(&cases).unwrap();
+    fs::write(cases.join(name), text).unwrap();
+    let output = place.command(&["test"]).current_dir(place.path("project")).output().unwrap();
+    fs::remove_dir_all(place.path("project/cases")).unwrap();
+    assert_eq!(code(&output), 64, "{name}: {}{}", out(&output), err(&output));
+    err(&output)
+}
+
+/// Would fail if a case that compares nothing, hides keys, or turns in a circle were run.
+#[test]
+fn cases_that_cannot_tell_anything_are_refused() {
+    let place = Place::new();
+    let clean =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/seed/tiny-other-seed.toml")).unwrap();
+    let arms = clean.find("[arms]").unwrap();
+    let with = |head: &str, arms_text: &str| format!("{head}\n{}\n{arms_text}\n", &clean[..arms]);
+    let twin = "about = \"x\"\ntwin = \"odd/tiny-x\"\n[mutant]\nname = \"hash-order\"\n";
+    for (text, word) in [
+        (with("golden = false", ""), "nothing would be compared"),
+        (with("", "[arms]\nprocesses = 1000000000"), "at most 1000"),
+        (with("", "[arms]\nthreads = [2000]"), "1 to 1024"),
+        (with("", "[arms]\nthreads = [2, 2]"), "stands twice"),
+        (with("", "[arms]\nfolds = [\"alone\"]\n[compare]\nkinds = [\"close\"]"), "nothing to compare"),
+        (with("", "[arms]\nprocesses = 1\n[compare]\nkinds = [\"steps\"]"), "unknown kind"),
+        (twin.to_owned(), "has a twin itself"),
+        (format!("timeout_s = 3\n{twin}"), "unknown key"),
+        (
+            clean.replace("cycles = 20", "cycles = 1").replace("other_seed = 12345", "resume = [\"mid-fold\"]"),
+            "at least 2 cycles",
+        ),
+    ] {
+        let message = refused(&place, "tiny-x.toml", &text);
+        assert!(message.contains(word), "{word}: {message}");
+    }
+    fs::create_dir_all(place.path("project/cases/odd/deep")).unwrap();
+    fs::write(place.path("project/cases/odd/deep/tiny-n.toml"), &clean).unwrap();
+    let output = place.command(&["list"]).current_dir(place.path("project")).output().unwrap();
+    assert!(code(&output) == 64 && err(&output).contains("no folders inside"), "{}", err(&output));
+}
+
+/// Would fail if a flipped bit that strikes nothing passed for one that did.
+#[test]
+fn a_flip_that_strikes_nothing_is_refused() {
+    let place = Place::new();
+    let cases = place.path("project/cases/flip");
+    fs::create_dir_all(&cases).unwrap();
+    let clean =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/seed/tiny-other-seed.toml")).unwrap();
+    fs::write(cases.join("tiny-clean.toml"), clean).unwrap();
+    for flip in ["tensor = \"q.nothing\"\nelement = 0\nbit = 0", "tensor = \"q.trunk1.bias\"\nelement = 64\nbit = 0"] {
+        let text = format!(
+            "about = \"x\"\ntwin = \"flip/tiny-clean\"\n[mutant]\nname = \"flip-bit\"\n[mutant.flip]\n{flip}\nfold = 0\nstep = 1\n"
+        );
+        fs::write(cases.join("tiny-flip.toml"), text).unwrap();
+        let output = place.command(&["run", "flip/tiny-flip"]).current_dir(place.path("project")).output().unwrap();
+        assert!(code(&output) == 2 && err(&output).contains("no such tensor"), "{}", err(&output));
+    }
+}
+
+/// Would fail if a reader that went away, or a full disk behind standard output, caused a panic or lost the verdict.
+#[test]
+fn standard_output_may_be_closed_or_full() {
+    let place = Place::new();
+    let full = |arguments: &[&str]| {
+        let file = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        place.command(arguments).stdout(file).output().unwrap()
+    };
+    let output = full(&["list"]);
+    assert!(code(&output) == 2 && err(&output).contains("standard output"), "{}", err(&output));
+    let mut child = place.command(&["list"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// Would fail if a forged manifest could skip updates or invent results.
+#[test]
+fn forged_manifests_are_refused() {
+    let place = Place::new();
+    let folder = place.text("c");
+    assert_eq!(code(&place.run(&["run", CASE, "--checkpoint", &folder, "--checkpoint-every", "10"])), 0);
+    let newest = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let manifest = newest.join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, text.replace("\"cycle\": 20", "\"cycle\": 24")).unwrap();
+    let output = place.run(&["run", CASE, "--resume", &newest.display().to_string()]);
+    assert!(code(&output) == 2 && err(&output).contains("seal"), "{}", err(&output));
+}
+
+/// Would fail if settings lost a bit on their way to another process or through a checkpoint.
+#[test]
+fn settings_survive_json_bit_for_bit() {
+    use samebits::scenario::case::Case;
+    use samebits::scenario::request::RunRequest;
+    let case =
+        Case::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/resume/tiny-prioritized.toml"), &[]).unwrap();
+    let mut bits = 0x3f1d_528f_9a3c_77b1u64;
+    for _ in 0..20_000 {
+        bits = samebits::digest::fingerprint::mix64(bits);
+        let x = f64::from_bits(bits);
+        if !x.is_finite() {
+            continue;
+        }
+        let mut settings = case.settings.clone();
+        (settings.training.lr, settings.market.bars_per_year) = (x, -x);
+        let request = RunRequest::new(settings, None);
+        let back: RunRequest = serde_json::from_str(&serde_json::to_string(&request).unwrap()).unwrap();
+        assert_eq!(back.settings.training.lr.to_bits(), bits, "{x:e}");
+    }
 }

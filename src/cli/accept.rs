@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Failure, workspace};
 use crate::compare::verdict::exit;
+use crate::say;
 use crate::scenario::case::Case;
 use crate::verify::golden;
 
@@ -38,12 +39,12 @@ pub fn main(args: Args) -> Result<u8, Failure> {
         match golden::accept(&pending, &root, &case, &args.reason) {
             Ok(target) => {
                 accepted += 1;
-                println!("accepted  {name} ({})", workspace::shown(&target));
+                say!("accepted  {name} ({})", workspace::shown(&target));
             }
             Err(e) => refused.push(e),
         }
     }
-    println!("{accepted} accepted · {} refused", refused.len());
+    say!("{accepted} accepted · {} refused", refused.len());
     if !refused.is_empty() {
         return Err(Failure::usage(refused.join("\nerror: ")));
     }

@@ -7,6 +7,7 @@ use super::diff::code;
 use crate::compare::traces;
 use crate::compare::verdict::exit;
 use crate::report::text;
+use crate::say;
 use crate::scenario::case::{Case, Scope};
 use crate::scenario::mutant::{Fault, Flip};
 use crate::scenario::request::RunRequest;
@@ -22,20 +23,18 @@ pub fn main() -> Result<u8, Failure> {
         .and_then(|()| std::fs::write(&file, CASE))
         .map_err(Failure::unverified)?;
     let case = Case::load(&file, &[]).map_err(Failure::usage)?;
-    println!(
-        "A small double DQN learns to trade a generated market. Every weight, Q-value, replay row and generator is"
-    );
-    println!("digested at every update, then runs are compared bit by bit.\n");
-    println!("1. The same run on 1 thread and on 2:");
+    say!("A small double DQN learns to trade a generated market. Every weight, Q-value, replay row and generator is");
+    say!("digested at every update, then runs are compared bit by bit.\n");
+    say!("1. The same run on 1 thread and on 2:");
     let one = run(&case, folder.path(), "one", 1, None)?;
     let green = traces::compare(&one, &run(&case, folder.path(), "two", 2, None)?, &Scope::default());
-    println!("{}", text::comparison(&green));
-    println!("2. The same again, but one bit of one weight flips after update 20:");
+    say!("{}", text::comparison(&green));
+    say!("2. The same again, but one bit of one weight flips after update 20:");
     let flip = Flip { tensor: "q.branch0.out.weight".into(), element: 123, bit: 0, fold: 0, step: 20 };
     let red =
         traces::compare(&one, &run(&case, folder.path(), "flipped", 1, Some(Fault::FlipBit(flip)))?, &Scope::default());
-    println!("{}", text::comparison(&red));
-    println!(
+    say!("{}", text::comparison(&red));
+    say!(
         "In a project: `samebits test` verifies its cases, `samebits run CASE` makes a trace, `samebits diff A B` compares two."
     );
     if code(&green.verdict) == exit::SAME && code(&red.verdict) == exit::DIFFERENT {

@@ -6,6 +6,7 @@ use super::Failure;
 use crate::compare::evidence;
 use crate::compare::verdict::{Comparison, Verdict, exit};
 use crate::scenario::case::Scope;
+use crate::{say, tell};
 
 /// Arguments of `samebits diff`.
 #[derive(Debug, clap::Args)]
@@ -45,9 +46,9 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     result.next = next(&result);
     if args.json {
         let value = serde_json::json!({ "schema": "samebits-diff/1", "comparison": result });
-        println!("{value}");
+        say!("{value}");
     } else {
-        print!("{}", crate::report::text::comparison(&result));
+        tell!("{}", crate::report::text::comparison(&result));
     }
     Ok(code(&result.verdict))
 }

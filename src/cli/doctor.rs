@@ -8,6 +8,7 @@ use crate::compare::verdict::exit;
 use crate::engine::cpu::{Cpu, Faults, SimdPath};
 use crate::engine::session::threads;
 use crate::trace::identity::cpu_model;
+use crate::{say, tell};
 
 /// Arguments of `samebits doctor`.
 #[derive(Debug, clap::Args)]
@@ -23,11 +24,11 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     if args.json {
         let map: serde_json::Map<String, serde_json::Value> =
             facts.into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
-        println!("{}", serde_json::json!({ "schema": "samebits-doctor/1", "facts": map }));
+        say!("{}", serde_json::json!({ "schema": "samebits-doctor/1", "facts": map }));
         return Ok(exit::SAME);
     }
     let rows: Vec<Vec<String>> = facts.into_iter().map(|(k, v)| vec![k.to_owned(), v]).collect();
-    print!("{}", aligned(&rows, 2));
+    tell!("{}", aligned(&rows, 2));
     Ok(exit::SAME)
 }
 

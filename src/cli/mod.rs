@@ -6,6 +6,7 @@ pub mod demo;
 pub mod diff;
 pub mod doctor;
 pub mod mutants;
+pub mod output;
 pub mod run;
 pub mod show;
 pub mod table;
@@ -94,11 +95,28 @@ impl Failure {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
+    // Known before anything is parsed, since git reads an unknown code as "bad".
+    let git_bisect = std::env::args_os().any(|a| a == "--git-bisect");
+    let code = std::panic::catch_unwind(run).unwrap_or(exit::PANIC);
+    let code = output::finish(code);
+    ExitCode::from(if git_bisect { for_git(code) } else { code })
+}
+
+/// What `git bisect run` reads: 0 good, 1 bad, 125 cannot tell, 128 stop.
+fn for_git(code: u8) -> u8 {
+    match code {
+        exit::SAME | exit::DIFFERENT => code,
+        exit::UNVERIFIED | exit::NOTHING_RAN => 125,
+        _ => 128,
+    }
+}
+
+fn run() -> u8 {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => {
             let _ = e.print();
-            return ExitCode::from(if e.use_stderr() { exit::USAGE } else { exit::SAME });
+            return if e.use_stderr() { exit::USAGE } else { exit::SAME };
         }
     };
     let result = match cli.command {
@@ -114,11 +132,8 @@ pub fn main() -> ExitCode {
         Command::List(args) => show::list(args),
         Command::Arm => arm::main(),
     };
-    match result {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            eprintln!("error: {}", failure.message);
-            ExitCode::from(failure.code)
-        }
-    }
+    result.unwrap_or_else(|failure| {
+        output::complain(&failure.message);
+        failure.code
+    })
 }

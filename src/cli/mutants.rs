@@ -5,6 +5,7 @@ use crate::compare::verdict::exit;
 use crate::detect::DETECTORS;
 use crate::scenario::case::Case;
 use crate::scenario::mutant::{NAMES, STATE_FIELDS};
+use crate::tell;
 
 /// Arguments of `samebits mutants`.
 #[derive(Debug, clap::Args)]
@@ -16,7 +17,7 @@ pub struct Args {
 
 /// Prints a Markdown table; `samebits test mutants/` runs what it says.
 pub fn main(args: Args) -> Result<u8, Failure> {
-    print!("{}", if args.detectors { detectors() } else { matrix()? });
+    tell!("{}", if args.detectors { detectors() } else { matrix()? });
     Ok(exit::SAME)
 }
 

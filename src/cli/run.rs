@@ -11,9 +11,10 @@ use super::arm::run_session;
 use super::table::{aligned, bytes};
 use super::{Failure, workspace};
 use crate::compare::verdict::exit;
-use crate::engine::checkpoint::FoldResult;
+use crate::engine::checkpoint::{FoldResult, check_replaceable};
 use crate::engine::run::{Outcome, Progress};
 use crate::engine::session::Session;
+use crate::say;
 use crate::scenario::case::Case;
 use crate::scenario::request::{Checkpoints, RunRequest, TRACE_LIMIT};
 use crate::trace::record::Level;
@@ -68,6 +69,8 @@ pub struct Args {
 pub fn main(args: Args) -> Result<u8, Failure> {
     let case = workspace::case(&args.case, &args.set)?;
     let request = request(&args, &case)?;
+    check_targets(&request)?;
+    prepare(&case, &request, args.arm.as_deref())?;
     let session = Session::new(request.clone()).map_err(Failure::unverified)?;
     let progress = Bar::new(!args.json && std::io::stderr().is_terminal());
     if !args.json {
@@ -89,6 +92,40 @@ pub fn main(args: Args) -> Result<u8, Failure> {
         None => Ok(exit::SAME),
         Some(found) => Err(Failure::unverified(format!("{found}: the run stopped there (rule 11)"))),
     }
+}
+
+/// Outputs that would overwrite each other, or something else, are refused before anything runs.
+fn check_targets(request: &RunRequest) -> Result<(), Failure> {
+    let checkpoints = request.checkpoints.as_ref().map(|c| &c.folder);
+    let named =
+        [("--trace", request.trace.as_ref()), ("--export", request.export.as_ref()), ("--checkpoint", checkpoints)];
+    let targets: Vec<(&str, PathBuf)> = named
+        .into_iter()
+        .filter_map(|(flag, path)| Some((flag, std::path::absolute(path?).unwrap_or_default())))
+        .collect();
+    for (i, (flag, path)) in targets.iter().enumerate() {
+        for (other, second) in &targets[..i] {
+            if path.starts_with(second) || second.starts_with(path) {
+                return Err(Failure::usage(format!("{other} and {flag} name the same place: {}", path.display())));
+            }
+        }
+    }
+    if let Some(trace) = request.trace.as_ref().filter(|t| t.exists() && !t.is_file()) {
+        return Err(Failure::usage(format!("--trace {}: not a regular file", trace.display())));
+    }
+    request.export.as_deref().map_or(Ok(()), check_replaceable).map_err(Failure::usage)
+}
+
+/// A resume arm needs the base's checkpoints: makes them when they are not there.
+fn prepare(case: &Case, request: &RunRequest, arm: Option<&str>) -> Result<(), Failure> {
+    let missing = request.resume.as_ref().is_some_and(|r| !r.exists());
+    if arm.is_none() || !missing {
+        return Ok(());
+    }
+    super::output::remark("the base's checkpoints are not there yet: running the arm base first");
+    let mut base = super::show::arm(case, "base")?.request;
+    base.trace = Some(default_trace(case, Some("base")));
+    super::arm::execute(&base, &mut |_| {}).map(|_| ())
 }
 
 fn request(args: &Args, case: &Case) -> Result<RunRequest, Failure> {
@@ -127,8 +164,8 @@ fn default_trace(case: &Case, arm: Option<&str>) -> PathBuf {
 
 fn head(case: &Case, session: &Session, request: &RunRequest) {
     let e = &case.settings.engine;
-    println!("case    {}: {}", case.name, case.about);
-    println!(
+    say!("case    {}: {}", case.name, case.about);
+    say!(
         "engine  {} {:?}, seed {}, {}, {} threads",
         e.kind,
         e.size,
@@ -137,12 +174,12 @@ fn head(case: &Case, session: &Session, request: &RunRequest) {
         session.cpu().threads()
     );
     let market = case.settings.market.file.as_deref().unwrap_or("synthetic");
-    println!("market  {market}: {} folds", session.folds().len());
+    say!("market  {market}: {} folds", session.folds().len());
     for note in session.market_notes() {
-        println!("        {note}");
+        say!("        {note}");
     }
     let updates = case.settings.training.updates() * session.folds().len() as u64;
-    println!(
+    say!(
         "trace   level {:?}, about {} before compression",
         request.level,
         bytes(super::show::trace_bytes(request.level, updates))
@@ -150,15 +187,15 @@ fn head(case: &Case, session: &Session, request: &RunRequest) {
 }
 
 fn print_table(request: &RunRequest, outcome: &Outcome, rates: &[f64]) {
-    println!("{}", fold_table(&outcome.folds, rates));
-    println!("weights {}", outcome.weights);
-    println!("state   {}", outcome.root);
+    say!("{}", fold_table(&outcome.folds, rates));
+    say!("weights {}", outcome.weights);
+    say!("state   {}", outcome.root);
     if let Some(trace) = &request.trace {
         let size = std::fs::metadata(trace).map_or(0, |m| m.len());
-        println!("trace   {} ({})", workspace::shown(trace), bytes(size));
+        say!("trace   {} ({})", workspace::shown(trace), bytes(size));
     }
     if let Some(export) = &request.export {
-        println!("export  {}", workspace::shown(export));
+        say!("export  {}", workspace::shown(export));
     }
 }
 
@@ -196,7 +233,7 @@ fn print_json(case: &Case, request: &RunRequest, outcome: &Outcome, rates: &[f64
         "export": path(&request.export),
         "not_finite": outcome.not_finite.as_ref().map(ToString::to_string),
     });
-    println!("{value}");
+    say!("{value}");
 }
 
 /// Progress on a terminal; quiet lines otherwise.

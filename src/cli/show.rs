@@ -8,6 +8,7 @@ use crate::compare::verdict::exit;
 use crate::scenario::case::Case;
 use crate::scenario::plan::{Arm, Plan, Relation};
 use crate::trace::record::Level;
+use crate::{say, tell};
 
 /// Arguments of `samebits show`.
 #[derive(Debug, clap::Args)]
@@ -59,12 +60,12 @@ pub fn main(args: Args) -> Result<u8, Failure> {
             "folds": plan.folds, "updates": updates, "arms": arms, "guarantee": case.guarantee, "needs": case.needs,
             "golden": case.golden.then_some(golden), "trace_bytes": size,
         });
-        println!("{value}");
+        say!("{value}");
         return Ok(exit::SAME);
     }
-    println!("{}: {}", case.name, case.about);
-    println!("file       {}", workspace::shown(&case.path));
-    println!("guarantee  {:?}, folds {}, updates {updates}", case.guarantee, plan.folds);
+    say!("{}: {}", case.name, case.about);
+    say!("file       {}", workspace::shown(&case.path));
+    say!("guarantee  {:?}, folds {}, updates {updates}", case.guarantee, plan.folds);
     let state = if !case.golden {
         "none wanted"
     } else if golden.exists() {
@@ -72,10 +73,10 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     } else {
         "missing"
     };
-    println!("golden     {} ({state})", workspace::shown(&golden));
-    println!("trace      level {:?}, about {} an arm before compression", case.level, bytes(size));
-    println!("\n{}", arm_table(&plan));
-    println!("settings\n{}", toml::to_string(&case.settings).unwrap_or_default());
+    say!("golden     {} ({state})", workspace::shown(&golden));
+    say!("trace      level {:?}, about {} an arm before compression", case.level, bytes(size));
+    say!("\n{}", arm_table(&plan));
+    say!("settings\n{}", toml::to_string(&case.settings).unwrap_or_default());
     Ok(exit::SAME)
 }
 
@@ -117,9 +118,9 @@ pub fn list(args: ListArgs) -> Result<u8, Failure> {
     if args.json {
         let object = |r: &Vec<String>| serde_json::json!({ "case": r[0], "about": r[1] });
         let cases: Vec<_> = rows.iter().map(object).collect();
-        println!("{}", serde_json::json!({ "schema": "samebits-list/1", "cases": cases }));
+        say!("{}", serde_json::json!({ "schema": "samebits-list/1", "cases": cases }));
     } else {
-        print!("{}", aligned(&rows, 2));
+        tell!("{}", aligned(&rows, 2));
     }
     Ok(exit::SAME)
 }

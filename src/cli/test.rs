@@ -1,7 +1,7 @@
 //! `samebits test [FILTER]`.
 
-use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,6 +17,7 @@ use crate::report::text;
 use crate::scenario::case::{Case, Need};
 use crate::trace::writer::write_atomically;
 use crate::verify::case::{CaseReport, Options, arm_names, missing, verify};
+use crate::{say, tell};
 
 /// Arguments of `samebits test`.
 #[derive(Debug, clap::Args)]
@@ -75,22 +76,7 @@ fn parse_shard(text: &str) -> Result<Shard, String> {
 
 /// Runs it.
 pub fn main(args: Args) -> Result<u8, Failure> {
-    let git_bisect = args.git_bisect;
-    let result = test(args);
-    if !git_bisect {
-        return result;
-    }
-    match result {
-        Ok(exit::SAME) => Ok(0),
-        Ok(exit::DIFFERENT) => Ok(1),
-        Ok(exit::UNVERIFIED | exit::NOTHING_RAN) => Ok(125),
-        Ok(_) => Ok(128),
-        Err(f) if f.code == exit::NOTHING_RAN => Err(Failure { code: 125, ..f }),
-        Err(f) => Err(Failure { code: 128, ..f }),
-    }
-}
-
-fn test(args: Args) -> Result<u8, Failure> {
+    check_targets(&args)?;
     let (cases, left_out) = chosen(&args)?;
     // A second signal ends the program at once.
     let _ = ctrlc::set_handler(|| {
@@ -103,30 +89,60 @@ fn test(args: Args) -> Result<u8, Failure> {
         None => Vec::new(),
     };
     let reports = verify_all(&args, &cases)?;
-    if let Some(path) = &args.junit {
-        let xml = junit::render(&planned, &reports).map_err(Failure::unverified)?;
-        write_atomically(path, xml.as_bytes()).map_err(|e| Failure::unverified(format!("{}: {e}", path.display())))?;
-    }
+    let written = args.junit.as_ref().map_or(Ok(()), |path| write_junit(path, &planned, &reports));
     let counts = Counts::of(&reports, left_out);
     let require = match args.require.as_deref() {
         Some("gpu") => reports.iter().zip(&cases).any(|(r, c)| needs_gpu(c) && r.verdict.word() == "not run"),
         Some(_) => counts.not_run > 0 || counts.code(true) != counts.code(false),
         None => false,
     };
-    let code = counts.code(require);
+    let interrupted = INTERRUPTED.load(Ordering::Relaxed);
+    let code = match counts.code(require) {
+        exit::SAME | exit::NOTHING_RAN if interrupted || written.is_err() => exit::UNVERIFIED,
+        code => code,
+    };
     if args.json {
-        println!(
+        say!(
             "{}",
             serde_json::json!({ "schema": "samebits-test/1", "cases": reports, "counts": counts, "exit": code })
         );
     } else {
-        println!("{}", counts.line());
+        say!("{}", counts.line());
     }
-    if INTERRUPTED.load(Ordering::Relaxed) {
-        eprintln!("interrupted: the cases left are counted as not run");
-        return Ok(if code == exit::DIFFERENT { code } else { exit::UNVERIFIED });
+    if interrupted {
+        super::output::remark("interrupted: the cases left are counted as not run");
+    }
+    if let Err(e) = written {
+        super::output::complain(&e);
     }
     Ok(code)
+}
+
+fn write_junit(path: &Path, planned: &[Planned], reports: &[CaseReport]) -> Result<(), String> {
+    let xml = junit::render(planned, reports)?;
+    write_atomically(path, xml.as_bytes()).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Everything that will be written can be: found out before hours of work, not after.
+fn check_targets(args: &Args) -> Result<(), Failure> {
+    let folder_of = |file: &PathBuf| file.parent().map_or_else(PathBuf::new, Path::to_owned);
+    let mut folders: Vec<PathBuf> = args.junit.iter().map(folder_of).collect();
+    folders.extend(args.save.clone());
+    folders.extend(args.pending.clone());
+    for folder in folders {
+        let folder = if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder };
+        std::fs::create_dir_all(&folder)
+            .and_then(|()| tempfile::tempfile_in(&folder))
+            .map_err(|e| Failure::usage(format!("{}: cannot be written: {e}", folder.display())))?;
+    }
+    if let Some(file) = args.junit.as_ref().filter(|f| f.exists() && !f.is_file()) {
+        return Err(Failure::usage(format!("{}: not a regular file", file.display())));
+    }
+    let real = |p: &Option<PathBuf>| p.as_ref().and_then(|p| p.canonicalize().ok());
+    if real(&args.save).is_some() && real(&args.save) == real(&args.against) {
+        return Err(Failure::usage("--save and --against name the same folder: the base would be overwritten"));
+    }
+    Ok(())
 }
 
 fn needs_gpu(case: &Case) -> bool {
@@ -158,6 +174,7 @@ fn verify_all(args: &Args, cases: &[Case]) -> Result<Vec<CaseReport>, Failure> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let slots = Slots::new(cores);
     let work = workspace::files().join("work").join(std::process::id().to_string());
+    sweep(&workspace::files().join("work"));
     let options = Options {
         program,
         slots: &slots,
@@ -191,6 +208,18 @@ fn verify_all(args: &Args, cases: &[Case]) -> Result<Vec<CaseReport>, Failure> {
     Ok(reports)
 }
 
+/// Deletes the work folders of test runs that were killed.
+fn sweep(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let id: Option<i32> = entry.file_name().to_str().and_then(|n| n.parse().ok());
+        let gone =
+            |id| rustix::process::Pid::from_raw(id).is_none_or(|p| rustix::process::test_kill_process(p).is_err());
+        if id.is_some_and(gone) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// A line a case as it ends, above a progress bar on a terminal.
 struct Printer {
     bar: Option<ProgressBar>,
@@ -213,11 +242,10 @@ impl Printer {
             format!("{}\n{details}", text::line(report))
         };
         match &self.bar {
-            Some(bar) => bar.suspend(|| print!("{}", text())),
-            None if self.lines => print!("{}", text()),
+            Some(bar) => bar.suspend(|| tell!("{}", text())),
+            None if self.lines => tell!("{}", text()),
             None => {}
         }
-        let _ = std::io::stdout().flush();
         self.bar.iter().for_each(|b| b.inc(1));
     }
 }

@@ -7,6 +7,7 @@ use super::{Failure, workspace};
 use crate::compare::verdict::exit;
 use crate::engine::cpu::{Cpu, Faults, SimdPath};
 use crate::engine::vectors::run_file;
+use crate::{say, tell};
 
 /// Arguments of `samebits vectors`.
 #[derive(Debug, clap::Args)]
@@ -51,11 +52,11 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     let missing: Vec<String> = PATHS.iter().filter(|p| !available.contains(p)).map(ToString::to_string).collect();
     if args.json {
         let value = serde_json::json!({ "schema": "samebits-vectors/1", "rows": rows, "failures": failures, "not_run": missing });
-        println!("{value}");
+        say!("{value}");
     } else {
-        print!("{}", aligned(&rows, 2));
-        failures.iter().for_each(|f| println!("{f}"));
-        println!("{passed} same · {} different · {} not run{}", failures.len(), missing.len(), list(&missing));
+        tell!("{}", aligned(&rows, 2));
+        failures.iter().for_each(|f| say!("{f}"));
+        say!("{passed} same · {} different · {} not run{}", failures.len(), missing.len(), list(&missing));
     }
     Ok(if failures.is_empty() { exit::SAME } else { exit::DIFFERENT })
 }

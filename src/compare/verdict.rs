@@ -114,6 +114,8 @@ pub mod exit {
     pub const NOTHING_RAN: u8 = 3;
     /// a refused flag or case
     pub const USAGE: u8 = 64;
+    /// a bug of this program
+    pub const PANIC: u8 = 101;
 }
 
 /// How elements of one tensor differ. Only where values exist.

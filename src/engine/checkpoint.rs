@@ -80,6 +80,16 @@ pub struct Manifest {
     pub tensors: Vec<Entry>,
     /// root of the tensors
     pub root: Digest,
+    /// digest of everything above: SHA-256 of this manifest's compact JSON with the digest of nothing in this place
+    pub seal: Digest,
+}
+
+impl Manifest {
+    /// What `seal` must be.
+    pub fn expected_seal(&self) -> Digest {
+        let open = Manifest { seal: sha256(b""), ..self.clone() };
+        sha256(&serde_json::to_vec(&open).unwrap_or_default())
+    }
 }
 
 /// One tensor of a manifest.
@@ -142,14 +152,31 @@ pub fn write_folder(
     fill(temporary.path())?;
     fs::File::open(temporary.path()).and_then(|f| f.sync_all()).map_err(io)?;
     if folder.exists() {
+        check_replaceable(folder)?;
         discard(folder)?;
     }
     fs::rename(temporary.keep(), folder).map_err(io)?;
     sync_folder(folder).map_err(io)
 }
 
+/// Refuses to replace what no run of this program wrote.
+pub fn check_replaceable(folder: &Path) -> Result<(), CheckpointError> {
+    let ours =
+        |e: io::Result<fs::DirEntry>| e.is_ok_and(|e| ["tensors.json", MANIFEST].iter().any(|n| e.file_name() == *n));
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(fail(folder, format!("{e}; give a folder that does not exist yet"))),
+    };
+    let mut entries = entries.peekable();
+    if entries.peek().is_none() || entries.any(ours) {
+        return Ok(());
+    }
+    Err(fail(folder, "holds other files, which would be lost; give a folder that does not exist yet"))
+}
+
 /// Beginning of the names of folders that are not under their final name yet, or no more.
-const LEFTOVER: &str = ".samebits-";
+const LEFTOVER: &str = ".samebits-unfinished-";
 
 /// Deletes a folder so that it is never seen half deleted under its name.
 pub fn discard(folder: &Path) -> Result<(), CheckpointError> {
@@ -158,6 +185,14 @@ pub fn discard(folder: &Path) -> Result<(), CheckpointError> {
     let grave = tempfile::Builder::new().prefix(LEFTOVER).tempdir_in(parent).map_err(io)?;
     fs::rename(folder, grave.path().join("old")).map_err(io)?;
     grave.close().map_err(io)
+}
+
+/// True for a folder with a checkpoint's name and a manifest; nothing else in a folder of checkpoints is touched.
+pub fn is_checkpoint(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let digits = |t: &str, n: usize| t.len() >= n && t.bytes().all(|c| c.is_ascii_digit());
+    let named = name.strip_prefix("fold-").and_then(|rest| rest.split_once("-cycle-"));
+    named.is_some_and(|(fold, cycle)| digits(fold, 3) && digits(cycle, 6)) && path.join(MANIFEST).is_file()
 }
 
 /// Deletes what a killed run left unfinished in a folder of checkpoints. One run at a time writes there.
@@ -185,6 +220,7 @@ pub fn write(
     let kept: Vec<TensorView<'_>> = tensors.iter().filter(|t| !omitted(&t.name, fault)).cloned().collect();
     manifest.tensors = kept.iter().map(Entry::of).collect();
     manifest.root = entries_root(&manifest.tensors);
+    manifest.seal = manifest.expected_seal();
     write_folder(folder, |inside| {
         write_safetensors(&inside.join(TENSORS), &kept)?;
         let text = serde_json::to_string_pretty(&manifest).map_err(|e| fail(folder, e.to_string()))?;
@@ -277,7 +313,8 @@ pub fn claimed_bytes(entry: &Entry) -> Option<u64> {
 
 /// Reads a manifest.
 pub fn read_manifest(path: &Path) -> Result<Manifest, CheckpointError> {
-    let size = fs::metadata(path).map_err(|e| fail(path, e.to_string()))?.len();
+    let kind = fs::metadata(path).map_err(|e| fail(path, e.to_string()))?;
+    let size = if kind.is_file() { kind.len() } else { return Err(fail(path, "not a regular file")) };
     if size > MANIFEST_LIMIT {
         return Err(fail(path, format!("{size} bytes; a manifest has at most {MANIFEST_LIMIT}")));
     }
@@ -291,14 +328,15 @@ pub fn parse_manifest(text: &[u8]) -> Result<Manifest, String> {
     if manifest.schema != SCHEMA {
         return Err(format!("schema {:?}, expected {SCHEMA:?}", manifest.schema));
     }
+    if manifest.seal != manifest.expected_seal() {
+        return Err("its seal is not that of its contents: altered".to_owned());
+    }
     Ok(manifest)
 }
 
 fn newest(folder: &Path) -> Result<PathBuf, CheckpointError> {
     let entries = fs::read_dir(folder).map_err(|e| fail(folder, e.to_string()))?;
-    let complete = entries.filter_map(|e| Some(e.ok()?.path())).filter(|p| {
-        p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("fold-")) && p.join(MANIFEST).exists()
-    });
+    let complete = entries.filter_map(|e| Some(e.ok()?.path())).filter(|p| is_checkpoint(p));
     let best = complete
         .filter_map(|p| {
             let manifest = read_manifest(&p.join(MANIFEST)).ok()?;

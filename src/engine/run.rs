@@ -67,8 +67,27 @@ impl Session {
         let mut run = Running { session: self, observer, progress, finished: Vec::new() };
         let start = from.as_ref().map_or(0, |c| self.position(c.manifest.cut.fold));
         let first = run.trainer(&self.folds[start], None);
+        self.check_flip(&first)?;
         run.open(&first, from.as_ref())?;
         run.all(start, first, from)
+    }
+}
+
+impl Session {
+    /// A planted bit that cannot flip is refused, since a run that it did not strike would pass for one that it did.
+    fn check_flip(&self, first: &Trainer<'_>) -> Result<(), EngineError> {
+        let Some(Fault::FlipBit(flip)) = &self.request.fault else { return Ok(()) };
+        let tensors = first.state.tensors();
+        let tensor = tensors.iter().find(|t| t.name == flip.tensor);
+        let inside = tensor.is_some_and(|t| {
+            let elements = t.bytes.len() / t.dtype.size();
+            flip.element < elements && (flip.bit as usize) < 8 * t.dtype.size()
+        });
+        let reached = self.folds.iter().any(|f| f.index == flip.fold) && flip.step < self.settings().training.updates();
+        if inside && reached {
+            return Ok(());
+        }
+        Err(EngineError::Request(format!("{flip:?}: no such tensor, element, bit, fold or step in this run")))
     }
 }
 
@@ -298,6 +317,7 @@ impl<'a> Running<'a> {
             finished: self.finished.clone(),
             tensors: Vec::new(),
             root: sha256(b""),
+            seal: sha256(b""),
         };
         let (folder, tensors) = (wanted.folder.join(cut.name()), trainer.state.tensors());
         checkpoint::write(&folder, manifest, &tensors, s.request.fault.as_ref())?;
@@ -342,6 +362,12 @@ impl<'a> Running<'a> {
         trainer.resumed(cut.cycle.checked_div(every).unwrap_or(0));
         self.state_event(trainer, "resume", cut)?;
         check_loaded(trainer, &self.session.market).map_err(refuse)?;
+        let updates = trainer.state.fold_updates;
+        if updates != checkpoint.manifest.step && fault.is_none() {
+            return Err(
+                refuse(format!("fold.updates is {updates}, the manifest says {}", checkpoint.manifest.step)).into()
+            );
+        }
         Ok(cut.cycle)
     }
 
@@ -402,8 +428,7 @@ fn remove_older(folder: &Path, newest: &Path, named: &[Cut]) -> Result<(), Check
     let keep: Vec<PathBuf> = named.iter().map(|c| folder.join(c.name())).collect();
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
-        let ours = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("fold-"));
-        if ours && path != newest && !keep.contains(&path) {
+        if checkpoint::is_checkpoint(&path) && path != newest && !keep.contains(&path) {
             checkpoint::discard(&path)?;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::checkpoint::{self, Checkpoint, CheckpointError};
+use super::checkpoint::{self, Checkpoint, CheckpointError, Manifest};
 use super::cpu::{Cpu, Faults, SimdPath};
 use super::error::EngineError;
 use super::folds::{Fold, folds};
@@ -12,9 +12,10 @@ use super::market_synthetic::{self, Pattern, SyntheticOptions};
 use super::ops::Ledger;
 use crate::digest::root::root;
 use crate::digest::sha::{Digest, sha256};
+use crate::scenario::check::THREADS_MAX;
 use crate::scenario::mutant::Fault;
 use crate::scenario::plan::Facts;
-use crate::scenario::request::RunRequest;
+use crate::scenario::request::{Cut, RunRequest};
 use crate::scenario::settings::{PatternKind, Settings, SyntheticSettings};
 use crate::trace::record::Level;
 
@@ -61,15 +62,16 @@ fn synthetic_options(s: &SyntheticSettings) -> SyntheticOptions {
 
 /// Threads of a request: its own, else `RAYON_NUM_THREADS`, else the cores.
 pub fn threads(asked: Option<usize>) -> Result<usize, EngineError> {
+    let refuse = |what: String| EngineError::Request(format!("{what}: expected a number from 1 to {THREADS_MAX}"));
     if let Some(n) = asked {
-        return if n > 0 { Ok(n) } else { Err(EngineError::Request("threads start at 1".into())) };
+        return if (1..=THREADS_MAX).contains(&n) { Ok(n) } else { Err(refuse(format!("{n} threads"))) };
     }
-    match std::env::var("RAYON_NUM_THREADS") {
-        Ok(text) => match text.parse() {
-            Ok(n) if n > 0 => Ok(n),
-            _ => Err(EngineError::Request(format!("RAYON_NUM_THREADS={text}: expected a number from 1"))),
+    match std::env::var_os("RAYON_NUM_THREADS") {
+        Some(text) => match text.to_str().and_then(|t| t.parse().ok()) {
+            Some(n) if (1..=THREADS_MAX).contains(&n) => Ok(n),
+            _ => Err(refuse(format!("RAYON_NUM_THREADS={}", text.to_string_lossy()))),
         },
-        Err(_) => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+        None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
     }
 }
 
@@ -83,6 +85,9 @@ impl Session {
         let order = request.folds.clone().unwrap_or_else(|| all.iter().map(|f| f.index).collect());
         if let Some(bad) = order.iter().find(|f| **f as usize >= all.len()) {
             return Err(EngineError::Request(format!("fold {bad} of {} folds", all.len())));
+        }
+        if let Some((_, twice)) = order.iter().enumerate().find(|(i, f)| order[..*i].contains(f)) {
+            return Err(EngineError::Request(format!("fold {twice} is asked for twice")));
         }
         let path = match &request.simd {
             Some(name) => name.parse::<SimdPath>()?,
@@ -139,10 +144,23 @@ impl Session {
         if manifest.order != order || !order.contains(&manifest.cut.fold) {
             return Err(refuse(format!("it runs folds {:?}, this run {order:?}", manifest.order)));
         }
-        if manifest.cut.cycle > self.settings().training.cycles {
-            return Err(refuse(format!("cycle {} of {}", manifest.cut.cycle, self.settings().training.cycles)));
-        }
+        self.check_place(manifest).map_err(refuse)?;
         Ok(checkpoint)
+    }
+
+    /// Place, updates and finished folds of a manifest fit each other and this run.
+    fn check_place(&self, manifest: &Manifest) -> Result<(), String> {
+        let t = &self.settings().training;
+        let Cut { fold, cycle } = manifest.cut;
+        if cycle > t.cycles || manifest.step != cycle * t.updates_per_cycle {
+            return Err(format!("cycle {cycle} of {} with {} updates", t.cycles, manifest.step));
+        }
+        let before = self.position(fold) + usize::from(cycle == t.cycles);
+        let done = manifest.finished.iter().map(|f| f.fold);
+        if !done.eq(self.folds[..before].iter().map(|f| f.index)) {
+            return Err(format!("finished folds {:?} do not fit fold {fold}, cycle {cycle}", manifest.finished));
+        }
+        Ok(())
     }
 
     pub(super) fn ledger(&self, level: Level) -> Ledger {

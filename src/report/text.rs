@@ -32,9 +32,9 @@ pub fn comparison(c: &Comparison) -> String {
         let _ = writeln!(text, "  compared: {}", c.compared.words());
     }
     if c.verdict != Verdict::Same {
-        c.noted.iter().for_each(|n| text.push_str(&format!("  noted: {n}")));
+        c.noted.iter().for_each(|n| text.push_str(&format!("  noted: {n}\n")));
     }
-    c.left_out.iter().take(5).for_each(|n| text.push_str(&format!("  left out: {n}")));
+    c.left_out.iter().take(5).for_each(|n| text.push_str(&format!("  left out: {n}\n")));
     if c.left_out.len() > 5 {
         let _ = writeln!(text, "  left out: {} more", c.left_out.len() - 5);
     }
@@ -107,7 +107,7 @@ pub fn details(report: &CaseReport) -> String {
             let _ = writeln!(text, "    {}: {detail}", reason.word());
         }
         if let Some(c) = &arm.comparison {
-            comparison(c).lines().skip(1).for_each(|l| text.push_str(&format!("  {l}")));
+            comparison(c).lines().skip(1).for_each(|l| text.push_str(&format!("  {l}\n")));
         }
         let _ = writeln!(text, "    repeat: {}", arm.command);
     }
@@ -121,8 +121,8 @@ pub fn details(report: &CaseReport) -> String {
     {
         let _ = writeln!(text, "  {}: {detail}", reason.word());
     }
-    report.expected.iter().for_each(|r| text.push_str(&format!("  expected: {r}")));
-    report.stability.iter().for_each(|s| text.push_str(&format!("  {s}")));
+    report.expected.iter().for_each(|r| text.push_str(&format!("  expected: {r}\n")));
+    report.stability.iter().for_each(|s| text.push_str(&format!("  {s}\n")));
     if let Some(pending) = &report.pending {
         let _ =
             writeln!(text, "  pending golden: {}; review it, then: samebits accept --reason TEXT", pending.display());

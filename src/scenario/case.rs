@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::document::{self, CaseError, Document, suggestion};
+use super::check;
+use super::document::{self, CaseError, Document};
 use super::mutant::{self, Fault, Flip};
-use super::settings::{
-    EngineSettings, EvaluationSettings, FoldSettings, FoldStart, MarketSettings, Settings, TrainingSettings,
-};
+use super::settings::{EngineSettings, EvaluationSettings, FoldSettings, MarketSettings, Settings, TrainingSettings};
 use crate::trace::record::Level;
 
 /// A case, read and checked.
@@ -51,7 +50,6 @@ pub struct Case {
 #[serde(deny_unknown_fields)]
 struct File {
     about: String,
-    twin: Option<String>,
     engine: Option<EngineSettings>,
     market: Option<MarketSettings>,
     folds: Option<FoldSettings>,
@@ -77,6 +75,15 @@ struct File {
     level: Level,
     #[serde(default)]
     values: bool,
+}
+
+/// A mutant's file: everything else comes from its clean twin.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TwinFile {
+    about: String,
+    twin: String,
+    mutant: Mutant,
 }
 
 fn yes() -> bool {
@@ -222,18 +229,11 @@ impl Case {
     /// Reads `cases/<suite>/<name>.toml`, with `--set` assignments on top.
     pub fn load(path: &Path, assignments: &[String]) -> Result<Case, CaseError> {
         let document = Document::read(path)?;
-        let parsed: File = document.parse()?;
-        let mut file = parsed;
-        if !assignments.is_empty() {
-            let mut table: toml::Table = document.parse()?;
-            assignments.iter().try_for_each(|a| document::set(&mut table, a))?;
-            file = document::from_table(table, assignments)?;
+        let table: toml::Table = document.parse()?;
+        if table.contains_key("twin") {
+            return from_twin(&document, document.parse()?, assignments);
         }
-        let name = case_name(path);
-        match file.twin.take() {
-            Some(twin) => from_twin(&document, name, &twin, file),
-            None => from_file(&document, name, file),
-        }
+        load_clean(&document, assignments)
     }
 
     /// Suite: the folder.
@@ -264,38 +264,37 @@ pub fn case_name(path: &Path) -> String {
     }
 }
 
-/// A mutant inherits everything from its clean twin.
-fn from_twin(document: &Document, name: String, twin: &str, file: File) -> Result<Case, CaseError> {
-    let Some(mutant) = file.mutant else {
-        return Err(document.refuse("twin", "a case with a twin plants a mutant; add a [mutant] table"));
-    };
-    if file.engine.is_some() || file.market.is_some() || file.folds.is_some() || file.arms != Arms::default() {
-        return Err(document.refuse("twin", "a mutant takes engine, market, folds and arms from its twin; remove them"));
-    }
-    check_mutant(document, &mutant)?;
+/// A mutant inherits everything from its clean twin; `--set` changes the twin.
+fn from_twin(document: &Document, file: TwinFile, assignments: &[String]) -> Result<Case, CaseError> {
+    check::mutant(document, &file.mutant)?;
     let cases = document.path.parent().and_then(Path::parent).unwrap_or(Path::new("."));
-    let path = cases.join(format!("{twin}.toml"));
+    let path = cases.join(format!("{}.toml", file.twin));
     if !path.is_file() {
-        return Err(document.refuse("twin", format!("no case {twin:?} ({} does not exist)", path.display())));
+        return Err(document.refuse("twin", format!("no case {:?} ({} does not exist)", file.twin, path.display())));
     }
-    let clean = Case::load(&path, &[])?;
-    if clean.mutant.is_some() {
-        return Err(document.refuse("twin", format!("{twin:?} is a mutant itself")));
+    let twin = Document::read(&path)?;
+    if twin.parse::<toml::Table>()?.contains_key("twin") {
+        return Err(document.refuse("twin", format!("{:?} has a twin itself; a twin is a clean case", file.twin)));
     }
-    let path = document.path.clone();
-    Ok(Case { name, path, about: file.about, golden: false, mutant: Some(mutant), ..clean })
+    let clean = load_clean(&twin, assignments)?;
+    if clean.mutant.is_some() || clean.expect.is_some() {
+        return Err(document.refuse("twin", format!("{:?} plants a mutant or expects a difference itself", file.twin)));
+    }
+    let (name, path) = (case_name(&document.path), document.path.clone());
+    Ok(Case { name, path, about: file.about, golden: false, mutant: Some(file.mutant), ..clean })
 }
 
-fn check_mutant(document: &Document, mutant: &Mutant) -> Result<(), CaseError> {
-    if (mutant.name == mutant::FLIP_BIT) != mutant.flip.is_some() {
-        let detail = format!("the mutant {:?} and the table [mutant.flip] go together", mutant::FLIP_BIT);
-        return Err(document.refuse("mutant.flip", detail));
+fn load_clean(document: &Document, assignments: &[String]) -> Result<Case, CaseError> {
+    let name = case_name(&document.path);
+    if assignments.is_empty() {
+        return from_file(document, name, document.parse()?);
     }
-    if mutant::NAMES.contains(&mutant.name.as_str()) || mutant.flip.is_some() {
-        return Ok(());
-    }
-    let detail = format!("unknown mutant {:?}{}", mutant.name, suggestion(&mutant.name, &mutant::NAMES));
-    Err(document.refuse("mutant.name", detail))
+    let mut table: toml::Table = document.parse()?;
+    assignments.iter().try_for_each(|a| document::set(&mut table, a))?;
+    let file = document::from_table(table, assignments)?;
+    // A refused value stands in the assignment, not in the file.
+    let source = format!("--set {}", assignments.join(" --set "));
+    from_file(document, name, file).map_err(|e| CaseError { source, line: None, ..e })
 }
 
 fn from_file(document: &Document, name: String, file: File) -> Result<Case, CaseError> {
@@ -309,18 +308,18 @@ fn from_file(document: &Document, name: String, file: File) -> Result<Case, Case
     };
     settings.check().map_err(|r| document.refuse(r.key, format!("{}: {}", r.key, r.detail)))?;
     let market = settings.market.file.as_deref().map(|f| find_market(document, f)).transpose()?;
-    check_name(document, &name, &settings)?;
-    check_arms(document, &file.arms, &settings)?;
+    check::name(document, &name, &settings)?;
+    check::arms(document, &file.arms, &settings)?;
+    check::scope(document, &file.compare, &file.arms)?;
     if let Some(expect) = &file.expect {
-        check_expect(document, expect)?;
+        check::expect(document, expect)?;
     }
     if let Some(mutant) = &file.mutant {
-        check_mutant(document, mutant)?;
+        check::mutant(document, mutant)?;
     }
-    let kinds = ["step", "eval", "fold", "close"];
-    if let Some(kind) = file.compare.kinds.iter().find(|k| !kinds.contains(&k.as_str())) {
-        let detail = format!("unknown kind {kind:?}{}", suggestion(kind, &kinds));
-        return Err(document.refuse("compare.kinds", detail));
+    if file.mutant.is_none() && !file.golden && file.arms == Arms::default() {
+        let detail = "no arms and golden = false: nothing would be compared; add an arm or a golden";
+        return Err(document.refuse("golden", detail));
     }
     Ok(Case {
         name,
@@ -351,69 +350,41 @@ fn find_market(document: &Document, file: &str) -> Result<PathBuf, CaseError> {
     })
 }
 
-fn check_name(document: &Document, name: &str, settings: &Settings) -> Result<(), CaseError> {
-    let file = settings.market.file.as_deref().map(|f| f.split('.').next().unwrap_or(f));
-    let stem = file.map(|f| f.rsplit('/').next().unwrap_or(f));
-    if name.contains("tiny") || stem.is_some_and(|s| name.contains(s)) {
-        return Ok(());
-    }
-    let wanted = stem.map_or_else(|| "\"tiny\"".to_owned(), |s| format!("{s:?} or \"tiny\""));
-    Err(document.refuse("about", format!("the file name must contain {wanted}, so that a list tells what runs")))
-}
-
-fn check_arms(document: &Document, arms: &Arms, settings: &Settings) -> Result<(), CaseError> {
-    let carry = settings.folds.start == FoldStart::Carry;
-    if carry && !arms.folds.is_empty() {
-        let detail =
-            "with folds.start = \"carry\" a fold alone is another computation; remove the arm or use \"fresh\"";
-        return Err(document.refuse("arms.folds", detail));
-    }
-    if arms.threads.contains(&0) || arms.batch_rows.contains(&0) {
-        return Err(document.refuse("arms", "threads and batch_rows start at 1"));
-    }
-    if arms.other_seed == Some(settings.engine.seed) {
-        return Err(document.refuse("arms.other_seed", "this is the case's own seed"));
-    }
-    if arms.resume.contains(&ResumeArm::BeforeTargetUpdate) {
-        let t = &settings.training;
-        let fits = t.target_period.is_some_and(|p| p >= 2 && (p - 1) % t.updates_per_cycle == 0 && p <= t.updates());
-        if !fits {
-            let detail = "before-target-update needs a target_period from 2 to the fold's updates, whose update before \
-                          ends a cycle";
-            return Err(document.refuse("arms.resume", detail));
-        }
-    }
-    Ok(())
-}
-
-fn check_expect(document: &Document, expect: &Expect) -> Result<(), CaseError> {
-    if expect.verdict != "different" {
-        let detail = format!("{:?}: only \"different\" can be expected", expect.verdict);
-        return Err(document.refuse("expect.verdict", detail));
-    }
-    if expect.reason.trim().is_empty() {
-        return Err(document.refuse("expect.reason", "say why"));
-    }
-    if expect.until.parse::<jiff::civil::Date>().is_err() {
-        return Err(document.refuse("expect.until", format!("{:?} is not a date YYYY-MM-DD", expect.until)));
-    }
-    Ok(())
-}
-
-/// All case files below `cases/`, by name; `data` and `vectors` hold none.
+/// All case files below `cases/`, by name; `data` and `vectors` hold none. A case file that would not be looked at is
+/// an error, not passed over.
 pub fn find_cases(root: &Path) -> std::io::Result<BTreeMap<String, PathBuf>> {
     let mut found = BTreeMap::new();
-    for suite in std::fs::read_dir(root)? {
-        let suite = suite?.path();
+    for suite in entries(root)? {
+        if is_case(&suite) && suite.is_file() {
+            return Err(misplaced(&suite, "a case belongs into a suite: cases/<suite>/<name>.toml"));
+        }
         if !suite.is_dir() {
             continue;
         }
-        for file in std::fs::read_dir(&suite)? {
-            let file = file?.path();
-            if file.extension().is_some_and(|e| e == "toml") {
-                found.insert(case_name(&file), file);
+        for file in entries(&suite)? {
+            if file.is_dir() && entries(&file)?.iter().any(|f| is_case(f)) {
+                return Err(misplaced(&file, "suites have no folders inside: cases/<suite>/<name>.toml"));
             }
+            if !is_case(&file) {
+                continue;
+            }
+            if !file.is_file() || file.to_str().is_none() {
+                return Err(misplaced(&file, "not a regular file with a UTF-8 name"));
+            }
+            found.insert(case_name(&file), file);
         }
     }
     Ok(found)
+}
+
+fn entries(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    std::fs::read_dir(folder)?.map(|e| Ok(e?.path())).collect()
+}
+
+fn is_case(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml"))
+}
+
+fn misplaced(path: &Path, why: &str) -> std::io::Error {
+    std::io::Error::other(format!("{}: {why}", path.display()))
 }

@@ -43,7 +43,11 @@ impl Document {
     /// Reads a case file.
     pub fn read(path: &Path) -> Result<Self, CaseError> {
         let fail = |detail: String| CaseError { source: path.display().to_string(), line: None, detail };
-        let size = std::fs::metadata(path).map_err(|e| fail(e.to_string()))?.len();
+        let kind = std::fs::metadata(path).map_err(|e| fail(e.to_string()))?;
+        if !kind.is_file() {
+            return Err(fail("not a regular file; a case is a TOML file".to_owned()));
+        }
+        let size = kind.len();
         if size > CASE_LIMIT {
             return Err(fail(format!("{size} bytes; a case file has at most {CASE_LIMIT}")));
         }

@@ -1,6 +1,7 @@
 //! Case files: parsed, checked, resolved into a plan of arms.
 
 pub mod case;
+pub mod check;
 pub mod document;
 pub mod mutant;
 pub mod plan;

@@ -213,7 +213,8 @@ impl Builder<'_> {
     fn add_folds(&mut self) {
         let arms = self.case.arms.folds.clone();
         if arms.contains(&FoldArm::Alone) {
-            for fold in 0..self.facts.folds {
+            let wanted = self.case.compare.folds.clone();
+            for fold in (0..self.facts.folds).filter(|f| wanted.is_empty() || wanted.contains(f)) {
                 let scope = self.scope(&["step", "eval", "fold"], &[fold]);
                 let kind = ArmKind::FoldAlone { fold };
                 self.push(format!("fold-{fold}-alone"), kind, Relation::Same(scope), |r| r.folds = Some(vec![fold]));

@@ -58,7 +58,14 @@ impl Writer {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        let file = File::create(part_name(path))?;
+        let part = part_name(path);
+        // Opened without cutting it, so that the part of a run that still writes is not lost.
+        let file = File::options().write(true).create(true).truncate(false).open(&part)?;
+        if rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+            let busy = format!("another run is writing {}; give each its own --trace", part.display());
+            return Err(io::Error::other(busy));
+        }
+        file.set_len(0)?;
         Ok(Writer { path: path.to_owned(), file, chain: chain_start(), records: 0, bytes: 0 })
     }
 

@@ -166,7 +166,9 @@ fn clean(case: &Case, options: &Options<'_>) -> CaseReport {
     let runs = carry_out(&plan, &runner);
     let mut report = CaseReport::new(case, Verdict::Same);
     report.arms = judge(case, &runs);
-    report.findings = detect::look(&evidence(&runs, &report.arms));
+    if is_complete(&plan, &report.arms) {
+        report.findings = detect::look(&evidence(&runs, &report.arms));
+    }
     if let Some(Ok(base)) = runs.first().map(|r| r.traces.as_ref().map(|t| &t[0])) {
         judge_golden(case, options, &runner, &plan, base, &mut report);
     }
@@ -174,11 +176,19 @@ fn clean(case: &Case, options: &Options<'_>) -> CaseReport {
     if !report.findings.is_empty() {
         report.verdict = Verdict::Different;
     }
+    if report.verdict == Verdict::Same && report.arms.iter().all(|a| a.name == "base") {
+        report.verdict = Verdict::unverified(Reason::NoEvidence, "nothing was compared");
+    }
     if let Some(expect) = &case.expect {
         meet(expect, &mut report);
     }
     tidy(options, &runner, &report);
     report
+}
+
+/// True when every arm of the plan was run to its verdict; detectors judge nothing less.
+fn is_complete(plan: &Plan, arms: &[ArmReport]) -> bool {
+    plan.arms.len() == arms.len() && arms.iter().all(|a| !matches!(a.verdict, Verdict::NotRun { .. }))
 }
 
 fn judge(case: &Case, runs: &[ArmRun]) -> Vec<ArmReport> {
@@ -200,7 +210,7 @@ fn judge_arm(arm: &Arm, base: &Trace, traces: &[Trace]) -> (Verdict, Option<Comp
         Relation::Base => (Verdict::Same, None),
         Relation::Same(scope) => {
             let all = traces.iter().map(|t| traces::compare(base, t, scope));
-            let worst = all.reduce(|a, b| if a.verdict == Verdict::Same { b } else { a });
+            let worst = all.reduce(|a, b| if a.verdict.clone().worse(b.verdict.clone()) == a.verdict { a } else { b });
             match worst {
                 Some(comparison) => (comparison.verdict.clone(), Some(comparison)),
                 None => (Verdict::unverified(Reason::NoEvidence, "no trace"), None),
@@ -240,19 +250,27 @@ fn judge_golden(
     report: &mut CaseReport,
 ) {
     let saved = |folder: &Path| folder.join(format!("{}.jsonl.zst", case.name));
+    let judged = match &options.against {
+        Some(folder) => Some(("against", against(base, &saved(folder), &case.compare))),
+        None if case.golden => Some(("golden", golden::compare(case, base))),
+        None => None,
+    };
+    // Saved only now, so that a run is never compared with itself.
     if let Some(folder) = &options.save
         && let Err(e) = save(&base.path, &saved(folder))
     {
         let verdict = Verdict::unverified(Reason::NoEvidence, format!("{}: {e}", saved(folder).display()));
         report.arms.push(extra("save", verdict, None, case));
     }
-    let (name, comparison) = match &options.against {
-        Some(folder) => ("against", against(base, &saved(folder), &case.compare)),
-        None if case.golden => ("golden", golden::compare(case, base)),
-        None => return,
-    };
+    let Some((name, comparison)) = judged else { return };
     if comparison.verdict != Verdict::Same && name == "golden" {
-        report.pending = golden::write_pending(case, base, options.pending.as_deref()).ok();
+        match golden::write_pending(case, base, options.pending.as_deref()) {
+            Ok(path) => report.pending = Some(path),
+            Err(e) => {
+                let verdict = Verdict::unverified(Reason::NoEvidence, format!("the pending golden is lost: {e}"));
+                report.arms.push(extra("pending", verdict, None, case));
+            }
+        }
     }
     if comparison.verdict == Verdict::Different {
         report.stability = Some(stability(runner, &plan.arms[0], base, case));
@@ -297,6 +315,11 @@ fn meet(expect: &Expect, report: &mut CaseReport) {
     let today = jiff::tz::Offset::UTC.to_datetime(jiff::Timestamp::now()).date();
     let until: Option<jiff::civil::Date> = expect.until.parse().ok();
     let fail = |detail: String| Verdict::unverified(Reason::NotComparable, detail);
+    // What could not be told is not what was expected.
+    let untold = report.arms.iter().find(|a| !matches!(a.verdict, Verdict::Same | Verdict::Different));
+    if let Some(arm) = untold {
+        report.verdict = arm.verdict.clone();
+    }
     match report.verdict {
         Verdict::Different if until.is_none_or(|u| today > u) => {
             report.stability = Some(format!("the expectation ended on {}: {}", expect.until, expect.reason));
@@ -367,6 +390,11 @@ fn plant(case: &Case, options: &Options<'_>, field: Option<&str>, fault: &Fault)
         Ok(plan) => {
             let runs = carry_out(&plan, &runner);
             let arms = judge(case, &runs);
+            if !is_complete(&plan, &arms) {
+                let first = arms.iter().map(|a| a.verdict.clone()).find(|v| *v != Verdict::Same);
+                let none = || Verdict::unverified(Reason::NoEvidence, "not every arm was run");
+                return (extra(field.unwrap_or("mutant"), first.unwrap_or_else(none), None, case), Vec::new());
+            }
             let findings = detect::look(&evidence(&runs, &arms));
             (named(&fault, wanted, &findings, &arms), findings)
         }

@@ -50,16 +50,21 @@ pub fn compare(case: &Case, trace: &Trace) -> Comparison {
     }
 }
 
-/// Content hashes of what decides a golden: `src`, `kernels`, `Cargo.lock`, the case. Files that do not exist have none.
-pub fn content_hashes(root: &Path, case: &Path) -> BTreeMap<String, String> {
-    let mut hashes = BTreeMap::new();
+/// Content hashes of a case's own files: the case and its market file.
+fn case_hashes(case: &Case) -> BTreeMap<String, String> {
+    let files = [("case", Some(&case.path)), ("market", case.market.as_ref())];
+    let hash = |(name, path): (&str, Option<&PathBuf>)| Some((name.to_owned(), tree_digest(path?)?.to_string()));
+    files.into_iter().filter_map(hash).collect()
+}
+
+/// Content hashes of what decides a golden: `src`, `kernels`, `Cargo.lock`, the case, its market file. Files that do not
+/// exist have none.
+pub fn content_hashes(root: &Path, case: &Case) -> BTreeMap<String, String> {
+    let mut hashes = case_hashes(case);
     for name in ["src", "kernels", "Cargo.lock"] {
         if let Some(digest) = tree_digest(&root.join(name)) {
             hashes.insert(name.to_owned(), digest.to_string());
         }
-    }
-    if let Some(digest) = tree_digest(case) {
-        hashes.insert("case".to_owned(), digest.to_string());
     }
     hashes
 }
@@ -98,14 +103,15 @@ pub fn write_pending(case: &Case, trace: &Trace, folder: Option<&Path>) -> std::
         None => accepted.with_file_name(name),
     };
     let mut hashes = built_from();
-    hashes.extend(tree_digest(&case.path).map(|d| ("case".to_owned(), d.to_string())));
+    hashes.extend(case_hashes(case));
+    hashes.insert("text".to_owned(), sha256(render(trace).as_bytes()).to_string());
     write_atomically(&target, snapshot(case, trace, &hashes, "pending").as_bytes())?;
     Ok(target)
 }
 
 /// A snapshot file's text: metadata that is shown but not compared, then the golden.
 fn snapshot(case: &Case, trace: &Trace, hashes: &BTreeMap<String, String>, reason: &str) -> String {
-    let mut text = format!("---\nsource: {}\ndescription: {}\ninfo:\n", case_file(case), yaml(reason));
+    let mut text = format!("---\nsource: {}\ndescription: {}\ninfo:\n", yaml(&case_file(case)), yaml(reason));
     for (name, digest) in hashes {
         text.push_str(&format!("  {name}: {digest}\n"));
     }
@@ -138,10 +144,16 @@ pub fn pending_info(path: &Path) -> Result<BTreeMap<String, String>, String> {
 pub fn refusal(pending: &Path, root: &Path, case: &Case) -> Result<(), String> {
     let name = pending.display();
     let info = pending_info(pending)?;
-    if !read(pending)?.lines().any(|l| l.starts_with("close root ")) {
+    let text = read(pending)?;
+    if !text.lines().any(|l| l.starts_with("close root ")) {
         return Err(format!("{name}: it has no closing line; its run did not finish"));
     }
-    let here = content_hashes(root, &case.path);
+    // A snapshot's reader may drop the last line's end.
+    let digests = [sha256(text.as_bytes()), sha256(format!("{text}\n").as_bytes())].map(|d| d.to_string());
+    if !info.get("text").is_some_and(|made| digests.contains(made)) {
+        return Err(format!("{name}: its text is not what the run wrote; run `samebits test {}` again", case.name));
+    }
+    let here = content_hashes(root, case);
     for (what, digest) in &here {
         match info.get(what) {
             Some(made) if made == digest => {}
