@@ -214,21 +214,31 @@ pub struct Mutant {
     pub caught_by: String,
 }
 
+/// Most runs of `repeat` and `processes`.
+const RUNS_LIMIT: usize = 1000;
+/// Most entries of a list of arms.
+const LIST_LIMIT: usize = 64;
+/// Most threads of a run.
+const THREADS_LIMIT: usize = 1024;
+
 impl Case {
     /// Reads `cases/<suite>/<name>.toml`, with `--set` assignments on top.
     pub fn load(path: &Path, assignments: &[String]) -> Result<Case, CaseError> {
-        let document = Document::read(path)?;
-        let parsed: File = document.parse()?;
-        let mut file = parsed;
+        Case::parse(&Document::read(path)?, assignments)
+    }
+
+    /// The same from a text in memory; its path says where a market file or a twin is looked for.
+    pub fn parse(document: &Document, assignments: &[String]) -> Result<Case, CaseError> {
+        let mut file: File = document.parse()?;
         if !assignments.is_empty() {
             let mut table: toml::Table = document.parse()?;
             assignments.iter().try_for_each(|a| document::set(&mut table, a))?;
             file = document::from_table(table, assignments)?;
         }
-        let name = case_name(path);
+        let name = case_name(&document.path);
         match file.twin.take() {
-            Some(twin) => from_twin(&document, name, &twin, file),
-            None => from_file(&document, name, file),
+            Some(twin) => from_twin(document, name, &twin, file),
+            None => from_file(document, name, file),
         }
     }
 
@@ -271,10 +281,12 @@ fn from_twin(document: &Document, name: String, twin: &str, file: File) -> Resul
     if !path.is_file() {
         return Err(document.refuse("twin", format!("no case {twin:?} ({} does not exist)", path.display())));
     }
-    let clean = Case::load(&path, &[])?;
-    if clean.mutant.is_some() {
+    let clean = Document::read(&path)?;
+    let parsed: File = clean.parse()?;
+    if parsed.mutant.is_some() || parsed.twin.is_some() {
         return Err(document.refuse("twin", format!("{twin:?} is a mutant itself")));
     }
+    let clean = from_file(&clean, case_name(&path), parsed)?;
     let path = document.path.clone();
     Ok(Case { name, path, about: file.about, golden: false, mutant: Some(mutant), ..clean })
 }
@@ -359,6 +371,21 @@ fn check_arms(document: &Document, arms: &Arms, settings: &Settings) -> Result<(
     }
     if arms.threads.contains(&0) || arms.batch_rows.contains(&0) {
         return Err(document.refuse("arms", "threads and batch_rows start at 1"));
+    }
+    let lists = [
+        ("arms.threads", arms.threads.len()),
+        ("arms.folds", arms.folds.len()),
+        ("arms.resume", arms.resume.len()),
+        ("arms.evaluation", arms.evaluation.len()),
+        ("arms.batch_rows", arms.batch_rows.len()),
+        ("arms.trace", arms.trace.len()),
+    ];
+    let counts = [("arms.repeat", arms.repeat), ("arms.processes", arms.processes)];
+    let threads = arms.threads.iter().map(|&n| ("arms.threads", n, THREADS_LIMIT));
+    let lists = lists.into_iter().map(|(key, n)| (key, n, LIST_LIMIT));
+    let mut all = counts.into_iter().map(|(key, n)| (key, n, RUNS_LIMIT)).chain(lists).chain(threads);
+    if let Some((key, n, limit)) = all.find(|(_, n, limit)| n > limit) {
+        return Err(document.refuse(key, format!("{key}: {n}; at most {limit}")));
     }
     if arms.other_seed == Some(settings.engine.seed) {
         return Err(document.refuse("arms.other_seed", "this is the case's own seed"));
