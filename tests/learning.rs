@@ -2,7 +2,7 @@
 
 use samebits::engine::cpu::{Cpu, Faults, Network, SimdPath};
 use samebits::engine::evaluator::evaluate;
-use samebits::engine::run::{Session, load_market};
+use samebits::engine::session::{Session, load_market};
 use samebits::engine::state::initial_parameters;
 use samebits::engine::trainer::shape;
 use samebits::scenario::request::RunRequest;

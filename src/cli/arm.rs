@@ -2,7 +2,7 @@
 
 use super::Failure;
 use crate::compare::verdict::exit;
-use crate::engine::run::Session;
+use crate::engine::session::Session;
 use crate::launch::process;
 use crate::scenario::request::{RunRequest, repeat_name};
 use crate::trace::observer::{Observer, Silent};

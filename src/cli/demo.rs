@@ -8,7 +8,7 @@ use crate::compare::traces;
 use crate::compare::verdict::exit;
 use crate::report::text;
 use crate::scenario::case::{Case, Scope};
-use crate::scenario::mutant::Fault;
+use crate::scenario::mutant::{Fault, Flip};
 use crate::scenario::request::RunRequest;
 use crate::trace::reader::{self, Trace};
 
@@ -31,8 +31,9 @@ pub fn main() -> Result<u8, Failure> {
     let green = traces::compare(&one, &run(&case, folder.path(), "two", 2, None)?, &Scope::default());
     println!("{}", text::comparison(&green));
     println!("2. The same again, but one bit of one weight flips after update 20:");
-    let flip = Fault::FlipBit { tensor: "q.branch0.out.weight".into(), element: 123, bit: 0, fold: 0, step: 20 };
-    let red = traces::compare(&one, &run(&case, folder.path(), "flipped", 1, Some(flip))?, &Scope::default());
+    let flip = Flip { tensor: "q.branch0.out.weight".into(), element: 123, bit: 0, fold: 0, step: 20 };
+    let red =
+        traces::compare(&one, &run(&case, folder.path(), "flipped", 1, Some(Fault::FlipBit(flip)))?, &Scope::default());
     println!("{}", text::comparison(&red));
     println!(
         "In a project: `samebits test` verifies its cases, `samebits run CASE` makes a trace, `samebits diff A B` compares two."

@@ -6,7 +6,7 @@ use super::table::{aligned, bytes};
 use super::{Failure, workspace};
 use crate::compare::verdict::exit;
 use crate::engine::cpu::{Cpu, Faults, SimdPath};
-use crate::engine::run::threads;
+use crate::engine::session::threads;
 use crate::trace::identity::cpu_model;
 
 /// Arguments of `samebits doctor`.

@@ -138,17 +138,41 @@ pub fn write_folder(
     let io = |e: io::Error| fail(folder, e.to_string());
     let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::create_dir_all(parent).map_err(io)?;
-    let temporary = tempfile::Builder::new().prefix(".samebits-").tempdir_in(parent).map_err(io)?;
+    let temporary = tempfile::Builder::new().prefix(LEFTOVER).tempdir_in(parent).map_err(io)?;
     fill(temporary.path())?;
     fs::File::open(temporary.path()).and_then(|f| f.sync_all()).map_err(io)?;
     if folder.exists() {
-        let old = tempfile::Builder::new().prefix(".samebits-old-").tempdir_in(parent).map_err(io)?;
-        fs::rename(folder, old.path().join("old")).map_err(io)?;
-        fs::rename(temporary.keep(), folder).map_err(io)?;
-    } else {
-        fs::rename(temporary.keep(), folder).map_err(io)?;
+        discard(folder)?;
     }
+    fs::rename(temporary.keep(), folder).map_err(io)?;
     sync_folder(folder).map_err(io)
+}
+
+/// Beginning of the names of folders that are not under their final name yet, or no more.
+const LEFTOVER: &str = ".samebits-";
+
+/// Deletes a folder so that it is never seen half deleted under its name.
+pub fn discard(folder: &Path) -> Result<(), CheckpointError> {
+    let io = |e: io::Error| fail(folder, e.to_string());
+    let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let grave = tempfile::Builder::new().prefix(LEFTOVER).tempdir_in(parent).map_err(io)?;
+    fs::rename(folder, grave.path().join("old")).map_err(io)?;
+    grave.close().map_err(io)
+}
+
+/// Deletes what a killed run left unfinished in a folder of checkpoints. One run at a time writes there.
+pub fn clear_leftovers(folder: &Path) -> Result<(), CheckpointError> {
+    let io = |e: io::Error| fail(folder, e.to_string());
+    if !folder.exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if path.is_dir() && path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(LEFTOVER)) {
+            fs::remove_dir_all(&path).map_err(io)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes `manifest` (whose tensors and root are filled in here) and the tensors. `fault` may leave some out.

@@ -27,6 +27,7 @@ pub mod network;
 pub mod ops;
 pub mod replay;
 pub mod run;
+pub mod session;
 pub mod state;
 pub mod trainer;
 pub mod vectors;

@@ -12,7 +12,7 @@ use super::replay::{Replay, Transition, priority};
 use super::state::{State, Streams, initial_parameters};
 use crate::bits::philox::{self, Key};
 use crate::bits::rounding::{AdamConstants, power};
-use crate::scenario::mutant::Fault;
+use crate::scenario::mutant::{Fault, Flip};
 use crate::scenario::settings::{Dimensions, ReplayKind, Settings};
 use crate::trace::observer::TensorView;
 use crate::trace::record::Dtype;
@@ -369,7 +369,7 @@ impl<'a> Trainer<'a> {
     }
 
     fn flip_bit(&mut self) {
-        let Some(Fault::FlipBit { tensor, element, bit, fold, step }) = self.fault.clone() else { return };
+        let Some(Fault::FlipBit(Flip { tensor, element, bit, fold, step })) = self.fault.clone() else { return };
         if fold != self.fold.index || step + 1 != self.state.fold_updates {
             return;
         }

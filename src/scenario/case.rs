@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::document::{self, CaseError, Document, suggestion};
-use super::mutant::{self, Fault};
+use super::mutant::{self, Fault, Flip};
 use super::settings::{
     EngineSettings, EvaluationSettings, FoldSettings, FoldStart, MarketSettings, Settings, TrainingSettings,
 };
@@ -208,10 +208,14 @@ pub struct Expect {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutant {
-    /// one of [`mutant::NAMES`]
+    /// one of [`mutant::NAMES`], or [`mutant::FLIP_BIT`]
     pub name: String,
-    /// slug of the detector
+    /// slug of the detector; empty for a flipped bit
+    #[serde(default)]
     pub caught_by: String,
+    /// which bit flips
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flip: Option<Flip>,
 }
 
 /// Most runs of `repeat` and `processes`.
@@ -250,6 +254,9 @@ impl Case {
     /// Faults to plant, each with the field it concerns: none for a clean case.
     pub fn faults(&self) -> Vec<(Option<&'static str>, Fault)> {
         let Some(mutant) = &self.mutant else { return Vec::new() };
+        if let Some(flip) = &mutant.flip {
+            return vec![(None, Fault::FlipBit(flip.clone()))];
+        }
         let fields: Vec<Option<&'static str>> = match mutant.name.as_str() {
             "checkpoint-omits" => mutant::STATE_FIELDS.iter().map(|f| Some(*f)).collect(),
             _ => vec![None],
@@ -292,7 +299,11 @@ fn from_twin(document: &Document, name: String, twin: &str, file: File) -> Resul
 }
 
 fn check_mutant(document: &Document, mutant: &Mutant) -> Result<(), CaseError> {
-    if mutant::NAMES.contains(&mutant.name.as_str()) {
+    if (mutant.name == mutant::FLIP_BIT) != mutant.flip.is_some() {
+        let detail = format!("the mutant {:?} and the table [mutant.flip] go together", mutant::FLIP_BIT);
+        return Err(document.refuse("mutant.flip", detail));
+    }
+    if mutant::NAMES.contains(&mutant.name.as_str()) || mutant.flip.is_some() {
         return Ok(());
     }
     let detail = format!("unknown mutant {:?}{}", mutant.name, suggestion(&mutant.name, &mutant::NAMES));

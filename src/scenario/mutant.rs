@@ -41,19 +41,27 @@ pub enum Fault {
     /// full tracing moves a weight
     TraceDisturbs,
     /// one bit of one element flips after one update
-    FlipBit {
-        /// tensor, as in the trace
-        tensor: String,
-        /// element
-        element: usize,
-        /// bit of the element's bytes, 0 is the lowest
-        bit: u32,
-        /// fold
-        fold: u32,
-        /// update of that fold
-        step: u64,
-    },
+    FlipBit(Flip),
 }
+
+/// Which bit flips, and when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flip {
+    /// tensor, as in the trace
+    pub tensor: String,
+    /// element
+    pub element: usize,
+    /// bit of the element's bytes, 0 is the lowest
+    pub bit: u32,
+    /// fold
+    pub fold: u32,
+    /// update of that fold
+    pub step: u64,
+}
+
+/// The mutant that is no fault of a kind but a tool: it needs a `[mutant.flip]` table, and no detector names it.
+pub const FLIP_BIT: &str = "flip-bit";
 
 /// Every mutant of the matrix by name; `checkpoint-omits` stands once and is planted for each state field in turn.
 pub const NAMES: [&str; 15] = [

@@ -12,7 +12,7 @@ use crate::compare::verdict::{Comparison, Reason, Verdict};
 use crate::detect::evidence::{ArmEvidence, Evidence, Finding};
 use crate::detect::seed_ignored::{first_step, unmoved};
 use crate::detect::{self, DETECTORS};
-use crate::engine::run::fold_facts;
+use crate::engine::session::fold_facts;
 use crate::launch::slots::Slots;
 use crate::scenario::case::{Case, Expect, Need, Scope};
 use crate::scenario::mutant::Fault;
