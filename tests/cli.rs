@@ -299,24 +299,94 @@ fn an_arm_past_its_limit_is_ended() {
     );
 }
 
+/// A project of one small case, with a golden accepted in it.
+fn project(place: &Place) -> PathBuf {
+    let cases = place.path("project/cases/seed");
+    fs::create_dir_all(&cases).unwrap();
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/seed/tiny-other-seed.toml")).unwrap();
+    fs::write(cases.join("tiny-one.toml"), text).unwrap();
+    let there = |arguments: &[&str]| place.command(arguments).current_dir(place.path("project")).output().unwrap();
+    assert_eq!(code(&there(&["test"])), 2);
+    let accepted = there(&["accept", "--reason", "first"]);
+    assert_eq!(code(&accepted), 0, "{}{}", out(&accepted), err(&accepted));
+    assert_eq!(code(&there(&["test"])), 0);
+    place.path("project")
+}
+
+/// Changes one digit of the golden's first `sample` line.
+fn falsify(project: &Path) {
+    let golden = project.join("snapshots/seed/tiny-one.snap");
+    let text = fs::read_to_string(&golden).unwrap();
+    let at = text.find("sample ").unwrap() + 7;
+    let digit = if text.as_bytes()[at] == b'0' { "1" } else { "0" };
+    fs::write(&golden, format!("{}{digit}{}", &text[..at], &text[at + 1..])).unwrap();
+}
+
+/// Would fail if one digit of a golden could differ unseen, or the report did not say whether it repeats.
+#[test]
+fn a_golden_that_differs_is_bracketed_and_repeated() {
+    let place = Place::new();
+    let project = project(&place);
+    falsify(&project);
+    let output = place.command(&["test"]).current_dir(&project).output().unwrap();
+    assert_eq!(code(&output), 1);
+    for word in ["sample in step at fold 0, step 0", "different, stable", "samebits run seed/tiny-one --arm base"] {
+        assert!(out(&output).contains(word), "{word}: {}", out(&output));
+    }
+}
+
+/// Would fail if a pending golden could be accepted for a case or sources that changed since it was made.
+#[test]
+fn stale_pending_goldens_are_refused() {
+    let place = Place::new();
+    let project = project(&place);
+    let there = |arguments: &[&str]| place.command(arguments).current_dir(&project).output().unwrap();
+    falsify(&project);
+    assert_eq!(code(&there(&["test", "--pending", "pending"])), 1);
+    let case = project.join("cases/seed/tiny-one.toml");
+    let text = fs::read_to_string(&case).unwrap();
+    fs::write(&case, format!("# changed\n{text}")).unwrap();
+    let refused = there(&["accept", "--from", "pending", "--reason", "x"]);
+    assert!(code(&refused) == 64 && err(&refused).contains("case changed"), "{}", err(&refused));
+    fs::write(&case, text).unwrap();
+    fs::create_dir_all(project.join("src")).unwrap();
+    fs::write(project.join("src/lib.rs"), "").unwrap();
+    let refused = there(&["accept", "--from", "pending", "--reason", "x"]);
+    assert!(code(&refused) == 64 && err(&refused).contains("src changed"), "{}", err(&refused));
+    fs::remove_dir_all(project.join("src")).unwrap();
+    let pending = project.join("pending/seed/tiny-one.snap.new");
+    let whole = fs::read_to_string(&pending).unwrap();
+    fs::write(&pending, whole.replace("close root", "close")).unwrap();
+    assert_eq!(code(&there(&["accept", "--from", "pending", "--reason", "x"])), 64);
+    fs::write(&pending, &whole).unwrap();
+    assert_eq!(code(&there(&["accept", "--from", "pending", "--reason", "x"])), 0);
+    assert_eq!(code(&there(&["accept", "--from", "pending", "--reason", "x"])), 3);
+    assert_eq!(code(&there(&["test"])), 0);
+}
+
 /// Would fail if an expected difference passed when it is gone, expired, or larger than allowed.
 #[test]
 fn expected_differences_must_be_there() {
     let place = Place::new();
-    let cases = place.path("project/cases/expect");
-    fs::create_dir_all(&cases).unwrap();
-    let text =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/seed/tiny-other-seed.toml")).unwrap();
-    let expect = |until: &str| {
-        format!("golden = false\n{text}\n[expect]\nverdict = \"different\"\nreason = \"known\"\nuntil = \"{until}\"\n")
+    let project = project(&place);
+    let case = project.join("cases/seed/tiny-one.toml");
+    let text = fs::read_to_string(&case).unwrap();
+    let run = |until: &str, more: &str| {
+        let expect = format!("[expect]\nverdict = \"different\"\nreason = \"known\"\nuntil = \"{until}\"\n{more}");
+        fs::write(&case, format!("{text}\n{expect}")).unwrap();
+        place.command(&["test"]).current_dir(&project).output().unwrap()
     };
-    let run = |text: &str| {
-        fs::write(cases.join("tiny-expect.toml"), text).unwrap();
-        place.command(&["test"]).current_dir(place.path("project")).output().unwrap()
-    };
-    let same_now = run(&expect("2999-01-01"));
-    assert!(code(&same_now) == 1 && out(&same_now).contains("remove [expect]"), "{}", out(&same_now));
-    let bad_date = run(&expect("soon"));
+    let gone = run("2999-01-01", "");
+    assert!(code(&gone) == 1 && out(&gone).contains("remove [expect]"), "{}", out(&gone));
+    falsify(&project);
+    let met = run("2999-01-01", "");
+    assert!(code(&met) == 0 && out(&met).contains("1 expected differences"), "{}", out(&met));
+    let expired = run("2020-01-01", "");
+    assert!(code(&expired) == 1 && out(&expired).contains("ended on 2020-01-01"), "{}", out(&expired));
+    let too_far = run("2999-01-01", "max_ulp = 4\n");
+    assert!(code(&too_far) == 1 && out(&too_far).contains("at most 4 ULP"), "{}", out(&too_far));
+    let bad_date = run("soon", "");
     assert!(code(&bad_date) == 64 && err(&bad_date).contains("YYYY-MM-DD"), "{}", err(&bad_date));
 }
 

@@ -54,7 +54,7 @@ pub enum Command {
     /// Show what a case resolves to: settings, arms, golden, trace size
     Show(show::Args),
     /// List the cases, one a line
-    List,
+    List(show::ListArgs),
     /// Run one request from standard input (used by `test`)
     #[command(hide = true)]
     Arm,
@@ -111,7 +111,7 @@ pub fn main() -> ExitCode {
         Command::Mutants(args) => mutants::main(args),
         Command::Vectors(args) => vectors::main(args),
         Command::Show(args) => show::main(args),
-        Command::List => show::list(),
+        Command::List(args) => show::list(args),
         Command::Arm => arm::main(),
     };
     match result {

@@ -96,8 +96,16 @@ fn arm_table(plan: &Plan) -> String {
     aligned(&rows, 3)
 }
 
+/// Arguments of `samebits list`.
+#[derive(Debug, clap::Args)]
+pub struct ListArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Lists all cases, one a line.
-pub fn list() -> Result<u8, Failure> {
+pub fn list(args: ListArgs) -> Result<u8, Failure> {
     let mut rows = Vec::new();
     for (name, path) in workspace::cases()? {
         let about = match Case::load(&path, &[]) {
@@ -106,6 +114,12 @@ pub fn list() -> Result<u8, Failure> {
         };
         rows.push(vec![name, about]);
     }
-    print!("{}", aligned(&rows, 2));
+    if args.json {
+        let object = |r: &Vec<String>| serde_json::json!({ "case": r[0], "about": r[1] });
+        let cases: Vec<_> = rows.iter().map(object).collect();
+        println!("{}", serde_json::json!({ "schema": "samebits-list/1", "cases": cases }));
+    } else {
+        print!("{}", aligned(&rows, 2));
+    }
     Ok(exit::SAME)
 }

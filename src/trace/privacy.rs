@@ -36,7 +36,7 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// Secrets of this process's environment, and its home, user and host names.
+    /// Secrets of this process's environment, and its home, host and user names.
     pub fn from_environment() -> Self {
         let text = |os: std::ffi::OsString| os.into_string().ok();
         let vars = std::env::vars_os().filter_map(|(n, v)| Some((text(n)?, text(v)?)));
@@ -48,10 +48,13 @@ impl Mask {
         if host.len() >= 4 && host != "localhost" {
             places.push((host, "<host>"));
         }
+        // Names as short or as common as `root` would be masked inside other words.
+        let user = ["USER", "LOGNAME"].iter().find_map(|n| std::env::var(n).ok());
+        places.extend(user.filter(|u| u.len() >= 4 && u != "root").map(|u| (u, "<user>")));
         Mask { secrets, places }
     }
 
-    /// The text with secrets as `<masked>`, home and host as placeholders, and the values of secret-looking
+    /// The text with secrets as `<masked>`, home, host and user as placeholders, and the values of secret-looking
     /// `name=value` and `--name value` words masked.
     pub fn apply(&self, text: &str) -> String {
         let mut out = text.to_owned();

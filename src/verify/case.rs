@@ -334,31 +334,45 @@ fn largest_ulp(report: &CaseReport) -> Option<u64> {
 /// A mutant case passes when every planted fault is named by its detector and by no other.
 fn mutant(case: &Case, options: &Options<'_>) -> CaseReport {
     let mut report = CaseReport::new(case, Verdict::Same);
-    let (mut caught, mut planted) = (0, 0);
-    for (field, fault) in case.faults() {
-        let (fault, wanted) = dealt(case, &fault, options.shuffle);
-        planted += 1;
-        let part = field.map_or_else(String::new, |f| format!("--{f}"));
-        let runner = runner(case, options, &part);
-        let verdict = match plan(case, Some(&fault), &runner.work) {
-            Err(e) => Verdict::unverified(Reason::EngineFailed, e),
-            Ok(plan) => {
-                let runs = carry_out(&plan, &runner);
-                let arms = judge(case, &runs);
-                let findings = detect::look(&evidence(&runs, &arms));
-                let verdict = named(&fault, wanted, &findings, &arms);
-                report.findings.extend(findings);
-                verdict
-            }
+    let faults = case.faults();
+    let planted: Vec<(ArmReport, Vec<Finding>)> = std::thread::scope(|scope| {
+        let start = |(field, fault): &(Option<&'static str>, Fault)| {
+            let (field, fault) = (*field, fault.clone());
+            scope.spawn(move || plant(case, options, field, &fault))
         };
-        caught += usize::from(verdict == Verdict::Same);
-        let name = field.unwrap_or("mutant");
-        report.arms.push(ArmReport { name: name.to_owned(), ..extra(name, verdict, None, case) });
-        let _ = std::fs::remove_dir_all(&runner.work);
+        let started: Vec<_> = faults.iter().map(start).collect();
+        let panicked = || {
+            let verdict = Verdict::unverified(Reason::EngineFailed, "the thread that verified it panicked");
+            (extra("mutant", verdict, None, case), Vec::new())
+        };
+        started.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
+    });
+    for (arm, findings) in planted {
+        report.arms.push(arm);
+        report.findings.extend(findings);
     }
-    report.mutants = Some((caught, planted));
+    let caught = report.arms.iter().filter(|a| a.verdict == Verdict::Same).count();
+    report.mutants = Some((caught, faults.len()));
     report.verdict = report.arms.iter().map(|a| a.verdict.clone()).fold(Verdict::Same, Verdict::worse);
     report
+}
+
+/// Plants one fault and says whether it was named.
+fn plant(case: &Case, options: &Options<'_>, field: Option<&str>, fault: &Fault) -> (ArmReport, Vec<Finding>) {
+    let (fault, wanted) = dealt(case, fault, options.shuffle);
+    let part = field.map_or_else(String::new, |f| format!("--{f}"));
+    let runner = runner(case, options, &part);
+    let (verdict, findings) = match plan(case, Some(&fault), &runner.work) {
+        Err(e) => (Verdict::unverified(Reason::EngineFailed, e), Vec::new()),
+        Ok(plan) => {
+            let runs = carry_out(&plan, &runner);
+            let arms = judge(case, &runs);
+            let findings = detect::look(&evidence(&runs, &arms));
+            (named(&fault, wanted, &findings, &arms), findings)
+        }
+    };
+    let _ = std::fs::remove_dir_all(&runner.work);
+    (extra(field.unwrap_or("mutant"), verdict, None, case), findings)
 }
 
 /// The fault that a mutant's name stands for in this run, and the detector that must name it.
