@@ -7,7 +7,10 @@ use sha2::{Digest, Sha256};
 
 fn main() {
     for (name, variable) in [("src", "SRC"), ("kernels", "KERNELS"), ("Cargo.lock", "LOCK")] {
-        println!("cargo:rerun-if-changed={name}");
+        // Cargo takes a missing path for a changed one and would build everything again at each call.
+        if Path::new(name).exists() {
+            println!("cargo:rerun-if-changed={name}");
+        }
         let digest = tree(Path::new(name)).map(|d| d.iter().map(|b| format!("{b:02x}")).collect::<String>());
         println!("cargo:rustc-env=SAMEBITS_HASH_{variable}={}", digest.unwrap_or_default());
     }

@@ -470,7 +470,7 @@ fn cases_that_cannot_tell_anything_are_refused() {
     for (text, word) in [
         (with("golden = false", ""), "nothing would be compared"),
         (with("", "[arms]\nprocesses = 1000000000"), "at most 1000"),
-        (with("", "[arms]\nthreads = [2000]"), "1 to 1024"),
+        (with("", "[arms]\nthreads = [2000]"), "1 to at most 1024"),
         (with("", "[arms]\nthreads = [2, 2]"), "stands twice"),
         (with("", "[arms]\nfolds = [\"alone\"]\n[compare]\nkinds = [\"close\"]"), "nothing to compare"),
         (with("", "[arms]\nprocesses = 1\n[compare]\nkinds = [\"steps\"]"), "unknown kind"),
@@ -536,26 +536,4 @@ fn forged_manifests_are_refused() {
     fs::write(&manifest, text.replace("\"cycle\": 20", "\"cycle\": 24")).unwrap();
     let output = place.run(&["run", CASE, "--resume", &newest.display().to_string()]);
     assert!(code(&output) == 2 && err(&output).contains("seal"), "{}", err(&output));
-}
-
-/// Would fail if settings lost a bit on their way to another process or through a checkpoint.
-#[test]
-fn settings_survive_json_bit_for_bit() {
-    use samebits::scenario::case::Case;
-    use samebits::scenario::request::RunRequest;
-    let case =
-        Case::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("cases/resume/tiny-prioritized.toml"), &[]).unwrap();
-    let mut bits = 0x3f1d_528f_9a3c_77b1u64;
-    for _ in 0..20_000 {
-        bits = samebits::digest::fingerprint::mix64(bits);
-        let x = f64::from_bits(bits);
-        if !x.is_finite() {
-            continue;
-        }
-        let mut settings = case.settings.clone();
-        (settings.training.lr, settings.market.bars_per_year) = (x, -x);
-        let request = RunRequest::new(settings, None);
-        let back: RunRequest = serde_json::from_str(&serde_json::to_string(&request).unwrap()).unwrap();
-        assert_eq!(back.settings.training.lr.to_bits(), bits, "{x:e}");
-    }
 }

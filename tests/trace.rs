@@ -197,3 +197,24 @@ fn absence_is_never_same() {
     assert_eq!(scoped.verdict, Verdict::Same);
     assert!(!scoped.left_out.is_empty());
 }
+
+/// Would fail if a metric that only one run has were passed over, whichever side it is on.
+#[test]
+fn a_metric_of_one_side_is_never_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b] = ["a.jsonl", "b.jsonl"].map(|name| folder.path().join(name));
+    std::fs::write(&a, lines(&records(0, 1))).unwrap();
+    let more = chained(|r| {
+        if let Record::Step(body) = &mut r[1] {
+            body.metrics.0.push(("norm".to_owned(), Number::new(1.0)));
+        }
+    });
+    std::fs::write(&b, more).unwrap();
+    for (x, y) in [(&a, &b), (&b, &a)] {
+        let Verdict::Unverified { reason: Reason::NotComparable, detail } = compare(x, y, &Scope::default()).verdict
+        else {
+            panic!("a metric is missing");
+        };
+        assert!(detail.contains("metric norm"), "{detail}");
+    }
+}

@@ -170,6 +170,9 @@ impl<'a> Work<'a> {
                 None => self.absent.push(format!("metric {name} in {kind} at {}: absent on one side", x.place)),
             }
         }
+        for (name, _) in y.metrics.iter().filter(|(name, _)| x.metrics.get(name).is_none()) {
+            self.absent.push(format!("metric {name} in {kind} at {}: absent on one side", y.place));
+        }
     }
 
     fn differ(&mut self, kind: &str, x: &Body, y: &Body, name: &str, evidence: &'static str, values: [String; 2]) {

@@ -267,7 +267,7 @@ impl Replay {
     /// Environment steps whose rows can be sampled, of `steps` done.
     pub fn sampleable_steps(&self, steps: u64) -> Range<u64> {
         let first = steps.saturating_sub(self.slots() as u64);
-        first..(steps + 1).saturating_sub(self.n_step as u64)
+        first..steps.saturating_add(1).saturating_sub(self.n_step as u64)
     }
 
     /// Rebuilds what is derived from the columns, after they were loaded.

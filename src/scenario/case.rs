@@ -228,12 +228,16 @@ pub struct Mutant {
 impl Case {
     /// Reads `cases/<suite>/<name>.toml`, with `--set` assignments on top.
     pub fn load(path: &Path, assignments: &[String]) -> Result<Case, CaseError> {
-        let document = Document::read(path)?;
+        Case::parse(&Document::read(path)?, assignments)
+    }
+
+    /// The same from a text in memory; its path says where a market file or a twin is looked for.
+    pub fn parse(document: &Document, assignments: &[String]) -> Result<Case, CaseError> {
         let table: toml::Table = document.parse()?;
         if table.contains_key("twin") {
-            return from_twin(&document, document.parse()?, assignments);
+            return from_twin(document, document.parse()?, assignments);
         }
-        load_clean(&document, assignments)
+        load_clean(document, assignments)
     }
 
     /// Suite: the folder.

@@ -8,6 +8,8 @@ use crate::trace::record::Level;
 
 /// Most processes and repeats of one arm.
 const RUNS_MAX: usize = 1000;
+/// Most entries of a list of arms.
+const LIST_MAX: usize = 64;
 /// Most threads of a run.
 pub const THREADS_MAX: usize = 1024;
 /// Most rows of an evaluation batch.
@@ -56,13 +58,16 @@ pub fn arms(document: &Document, arms: &Arms, settings: &Settings) -> Result<(),
 
 fn ranges(document: &Document, key: &str, list: &[usize], most: usize) -> Result<(), CaseError> {
     if let Some(n) = list.iter().find(|n| !(1..=most).contains(*n)) {
-        return Err(document.refuse(key, format!("{n} is not in 1 to {most}")));
+        return Err(document.refuse(key, format!("{n} is not in 1 to at most {most}")));
     }
     once(document, key, list)
 }
 
 /// Two arms of one name would write the same trace.
 fn once<T: PartialEq + std::fmt::Debug>(document: &Document, key: &str, list: &[T]) -> Result<(), CaseError> {
+    if list.len() > LIST_MAX {
+        return Err(document.refuse(key, format!("{} entries; at most {LIST_MAX}", list.len())));
+    }
     match list.iter().enumerate().find(|(i, x)| list[..*i].contains(x)) {
         Some((_, x)) => Err(document.refuse(key, format!("{x:?} stands twice"))),
         None => Ok(()),

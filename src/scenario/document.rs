@@ -38,6 +38,10 @@ pub struct Document {
 
 /// Largest case file that is read, in bytes.
 pub const CASE_LIMIT: u64 = 1 << 20;
+/// Most names of a dotted key of an assignment.
+const DEPTH_LIMIT: usize = 16;
+/// Longest name for which nearest ones are looked for, in bytes: that costs time and memory in proportion to it.
+const NAME_LIMIT: usize = 64;
 
 impl Document {
     /// Reads a case file.
@@ -105,7 +109,9 @@ pub fn with_suggestion(message: &str) -> String {
 
 /// `; did you mean "gamma"? One of: ...`
 pub fn suggestion(found: &str, known: &[&str]) -> String {
-    let near = known.iter().filter(|k| strsim::damerau_levenshtein(found, k) <= 2 || k.starts_with(found));
+    let near = known
+        .iter()
+        .filter(|k| found.len() <= NAME_LIMIT && (strsim::damerau_levenshtein(found, k) <= 2 || k.starts_with(found)));
     let near: Vec<String> = near.take(3).map(|k| format!("{k:?}")).collect();
     let all = known.join(", ");
     match near.len() {
@@ -125,6 +131,9 @@ pub fn set(table: &mut toml::Table, assignment: &str) -> Result<(), CaseError> {
         None => toml::Value::String(text.to_owned()),
     };
     let mut names: Vec<&str> = key.trim().split('.').collect();
+    if names.len() > DEPTH_LIMIT {
+        return Err(fail(&format!("a key of {} names; at most {DEPTH_LIMIT}", names.len())));
+    }
     let last = names.pop().filter(|n| !n.is_empty()).ok_or_else(|| fail("the key is empty"))?;
     let mut at = table;
     for name in names {

@@ -1,0 +1,84 @@
+//! Case files and assignments as foreign text: what a file claims is bounded before anything is made of it, and settings
+//! reach another process with the same bits.
+
+use std::fs;
+
+use proptest::prelude::*;
+use samebits::scenario::case::Case;
+use samebits::scenario::document::{CaseError, Document, set};
+use samebits::scenario::settings::Settings;
+
+const TINY: &str = "about = \"x\"\n[engine]\nsize = \"tiny\"\n[market.synthetic]\nbars = 99\n[folds]\ntrain = 9\n\
+                    validation = 9\n[training]\ntau = 0.1\n";
+
+fn parse(text: &str, assignments: &[String]) -> Result<Case, CaseError> {
+    Case::parse(&Document { path: "case/tiny.toml".into(), text: text.to_owned() }, assignments)
+}
+
+/// Would fail if a case that names itself, or a mutant, as its clean twin were followed without end.
+#[test]
+fn a_twin_is_not_a_mutant() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mutant = |twin: &str| {
+        format!("about = \"x\"\ntwin = \"a/{twin}\"\n[mutant]\nname = \"hash-order\"\ncaught_by = \"x\"\n")
+    };
+    fs::create_dir(folder.path().join("a")).expect("a suite");
+    let path = |name: &str| folder.path().join("a").join(name).with_extension("toml");
+    for (name, twin) in [("tiny-own", "tiny-own"), ("tiny-one", "tiny-other"), ("tiny-other", "tiny-one")] {
+        fs::write(path(name), mutant(twin)).expect("a case");
+    }
+    for name in ["tiny-own", "tiny-one"] {
+        let error = Case::load(&path(name), &[]).expect_err("no clean twin").to_string();
+        assert!(error.contains("has a twin itself"), "{error}");
+    }
+    fs::write(path("tiny"), TINY).expect("a case");
+    fs::write(path("tiny-good"), mutant("tiny")).expect("a case");
+    assert_eq!(Case::load(&path("tiny-good"), &[]).expect("a clean twin").settings.folds.train, 9);
+}
+
+/// Would fail if a few digits of a case could ask for more runs, threads or arms than a machine has memory for.
+#[test]
+fn counts_of_arms_are_bounded() {
+    assert!(parse(TINY, &[]).is_ok());
+    for (key, value) in [
+        ("repeat", "4611686018427387904"),
+        ("processes", "4611686018427387904"),
+        ("threads", "[4611686018427387904]"),
+        ("threads", &format!("[{}]", "1, ".repeat(65))),
+        ("resume", &format!("[{}]", "\"mid-fold\", ".repeat(65))),
+        ("batch_rows", &format!("[{}]", "1, ".repeat(65))),
+    ] {
+        let error = parse(&format!("{TINY}[arms]\n{key} = {value}\n"), &[]).expect_err(key).to_string();
+        assert!(error.starts_with("case/tiny.toml:12: ") && error.contains("at most"), "{error}");
+    }
+}
+
+/// Would fail if a dotted key could nest tables until the stack ends.
+#[test]
+fn assignments_do_not_nest_without_end() {
+    let deep = vec!["a"; 100_000].join(".") + "=1";
+    let error = set(&mut toml::Table::new(), &deep).expect_err("too deep").to_string();
+    assert!(error.contains("100000 names; at most"), "{}", &error[error.len() - 80..]);
+}
+
+proptest! {
+    /// Would fail if a run in another process, or from a checkpoint, got settings that differ in their last bits.
+    #[test]
+    fn settings_keep_their_bits_as_json(bits in any::<u64>(), lr in 0.0f64..1.0) {
+        let number = f64::from_bits(bits);
+        prop_assume!(number.is_finite());
+        let mut settings = parse(TINY, &[]).expect("a case").settings;
+        (settings.training.lr, settings.training.clip) = (lr, number);
+        let json = serde_json::to_string(&settings).expect("JSON");
+        let read: Settings = serde_json::from_str(&json).expect("what was written");
+        prop_assert_eq!(read.training.lr.to_bits(), lr.to_bits());
+        prop_assert_eq!(read.training.clip.to_bits(), bits);
+    }
+}
+
+/// Would fail if a refusal of what was set on the command line named the file instead.
+#[test]
+fn refusals_of_assignments_name_them() {
+    let error = parse(TINY, &["training.gama=1".to_owned()]).expect_err("no such key");
+    assert!(error.to_string().starts_with("--set training.gama=1: unknown key \"gama\""), "{error}");
+}
