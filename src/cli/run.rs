@@ -166,7 +166,7 @@ fn head(case: &Case, session: &Session, request: &RunRequest) {
     let e = &case.settings.engine;
     say!("case    {}: {}", case.name, case.about);
     say!(
-        "engine  {} {:?}, seed {}, {}, {} threads",
+        "engine  {} {}, seed {}, {}, {} threads",
         e.kind,
         e.size,
         e.seed,
@@ -188,6 +188,9 @@ fn head(case: &Case, session: &Session, request: &RunRequest) {
 
 fn print_table(request: &RunRequest, outcome: &Outcome, rates: &[f64]) {
     say!("{}", fold_table(&outcome.folds, rates));
+    if request.resume.is_some() && rates.is_empty() {
+        say!("resumed after the last cycle: nothing was left to train");
+    }
     say!("weights {}", outcome.weights);
     say!("state   {}", outcome.root);
     if let Some(trace) = &request.trace {

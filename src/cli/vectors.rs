@@ -25,7 +25,8 @@ const PATHS: [SimdPath; 4] = [SimdPath::Scalar, SimdPath::Neon, SimdPath::Avx2, 
 /// Runs them.
 pub fn main(args: Args) -> Result<u8, Failure> {
     let folder = args.folder.unwrap_or_else(|| workspace::root().join("cases/vectors"));
-    let entries = std::fs::read_dir(&folder).map_err(|e| Failure::usage(format!("{}: {e}", folder.display())))?;
+    let entries = std::fs::read_dir(&folder)
+        .map_err(|e| Failure::usage(format!("{}: {e}; give a folder of vector files", folder.display())))?;
     let mut files: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
     files.retain(|p| p.extension().is_some_and(|e| e == "json"));
     files.sort();

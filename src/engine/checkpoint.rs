@@ -335,7 +335,8 @@ pub fn parse_manifest(text: &[u8]) -> Result<Manifest, String> {
 }
 
 fn newest(folder: &Path) -> Result<PathBuf, CheckpointError> {
-    let entries = fs::read_dir(folder).map_err(|e| fail(folder, e.to_string()))?;
+    let advice = "give a checkpoint, or a folder that `samebits run --checkpoint DIR` wrote";
+    let entries = fs::read_dir(folder).map_err(|e| fail(folder, format!("{e}; {advice}")))?;
     let complete = entries.filter_map(|e| Some(e.ok()?.path())).filter(|p| is_checkpoint(p));
     let best = complete
         .filter_map(|p| {
@@ -344,7 +345,7 @@ fn newest(folder: &Path) -> Result<PathBuf, CheckpointError> {
             Some(((place, manifest.cut.cycle), p))
         })
         .max_by(|a, b| a.0.cmp(&b.0));
-    best.map(|(_, p)| p).ok_or_else(|| fail(folder, format!("no complete checkpoint here (a folder with {MANIFEST})")))
+    best.map(|(_, p)| p).ok_or_else(|| fail(folder, format!("no complete checkpoint here (a folder fold-NNN-cycle-NNNNNN with {MANIFEST}); `samebits run --checkpoint DIR` writes them")))
 }
 
 /// The first key at which two settings differ, for a refusal.
@@ -359,6 +360,6 @@ pub fn first_difference(a: &serde_json::Value, b: &serde_json::Value, prefix: &s
             })
         }
         _ if a == b => None,
-        _ => Some(format!("{prefix} = {a} here, {b} there")),
+        _ => Some(format!("{prefix} is {a} in the checkpoint, {b} in this run")),
     }
 }

@@ -18,8 +18,8 @@ pub struct Fold {
 /// Too few bars for the folds asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "too few bars for {wanted} folds: {bars} bars, of which the first {warm_up} warm up the features; \
-     the folds need {needed}. Lower folds.train, folds.validation, folds.embargo, folds.step or folds.count"
+    "too few bars for {wanted} folds: they need {needed}, the first {warm_up} of which warm up the features; there are \
+     {bars}. Lower folds.train, folds.validation, folds.embargo, folds.step or folds.count"
 )]
 pub struct TooFewBars {
     /// bars of the market

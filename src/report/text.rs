@@ -124,8 +124,8 @@ pub fn details(report: &CaseReport) -> String {
     report.expected.iter().for_each(|r| text.push_str(&format!("  expected: {r}\n")));
     report.stability.iter().for_each(|s| text.push_str(&format!("  {s}\n")));
     if let Some(pending) = &report.pending {
-        let _ =
-            writeln!(text, "  pending golden: {}; review it, then: samebits accept --reason TEXT", pending.display());
+        let accept = report.accept.as_deref().unwrap_or("samebits accept --reason TEXT");
+        let _ = writeln!(text, "  pending golden: {}; if these bits are right: {accept}", pending.display());
     }
     text
 }

@@ -47,6 +47,17 @@ pub struct Dimensions {
     pub rows: usize,
 }
 
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Size::Tiny => "tiny",
+            Size::S => "S",
+            Size::M => "M",
+            Size::L => "L",
+        })
+    }
+}
+
 impl Size {
     /// H, B, environments, replay rows.
     pub fn dimensions(self) -> Dimensions {

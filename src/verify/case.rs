@@ -76,6 +76,8 @@ pub struct CaseReport {
     pub stability: Option<String>,
     /// pending golden written
     pub pending: Option<PathBuf>,
+    /// the command that accepts it
+    pub accept: Option<String>,
     /// seconds it took
     pub seconds: f64,
 }
@@ -91,6 +93,7 @@ impl CaseReport {
             findings: Vec::new(),
             stability: None,
             pending: None,
+            accept: None,
             seconds: 0.0,
         }
     }
@@ -265,7 +268,11 @@ fn judge_golden(
     let Some((name, comparison)) = judged else { return };
     if comparison.verdict != Verdict::Same && name == "golden" {
         match golden::write_pending(case, base, options.pending.as_deref()) {
-            Ok(path) => report.pending = Some(path),
+            Ok(path) => {
+                let from = options.pending.as_ref().map_or_else(String::new, |p| format!(" --from {}", p.display()));
+                report.accept = Some(format!("samebits accept {}{from} --reason TEXT", case.name));
+                report.pending = Some(path);
+            }
             Err(e) => {
                 let verdict = Verdict::unverified(Reason::NoEvidence, format!("the pending golden is lost: {e}"));
                 report.arms.push(extra("pending", verdict, None, case));
@@ -303,8 +310,13 @@ fn against(base: &Trace, saved: &Path, scope: &Scope) -> Comparison {
 fn stability(runner: &Runner<'_>, arm: &Arm, base: &Trace, case: &Case) -> String {
     let again = runner.run_as(arm, "base-again");
     let command = format!("samebits run {} --arm base", case.name);
+    let changed = golden::changed_since(case);
+    let cause = match changed.is_empty() {
+        true => "code, library or hardware changed".to_owned(),
+        false => format!("since the golden was accepted these changed: {}", changed.join(", ")),
+    };
     match again.traces.as_ref().map(|t| traces::compare(base, &t[0], &Scope::default()).verdict) {
-        Ok(Verdict::Same) => format!("different, stable (code, library or hardware changed); repeat with: {command}"),
+        Ok(Verdict::Same) => format!("different, stable ({cause}); repeat with: {command}"),
         Ok(Verdict::Different) => format!("different, unstable (nondeterminism); repeat with: {command}"),
         _ => format!("different; it could not be run once more; repeat with: {command}"),
     }

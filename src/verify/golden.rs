@@ -140,6 +140,14 @@ pub fn pending_info(path: &Path) -> Result<BTreeMap<String, String>, String> {
     Ok(head.lines().filter_map(pair).collect())
 }
 
+/// What changed of the files behind a case since its golden was accepted: `case`, `market`, `src`, ...
+pub fn changed_since(case: &Case) -> Vec<String> {
+    let Ok(info) = pending_info(&path(case)) else { return Vec::new() };
+    let mut now = built_from();
+    now.extend(case_hashes(case));
+    now.into_iter().filter(|(name, digest)| info.get(name).is_some_and(|old| old != digest)).map(|(n, _)| n).collect()
+}
+
 /// Why a pending snapshot may not be accepted.
 pub fn refusal(pending: &Path, root: &Path, case: &Case) -> Result<(), String> {
     let name = pending.display();
