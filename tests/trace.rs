@@ -9,7 +9,7 @@ use samebits::compare::verdict::{Reason, Verdict};
 use samebits::scenario::case::Scope;
 use samebits::trace::example::{lines, records};
 use samebits::trace::reader::{ReadError, read_from};
-use samebits::trace::record::{Number, Record, SCHEMA};
+use samebits::trace::record::{Level, Number, Ordered, Record, SCHEMA};
 
 fn read(text: &[u8]) -> Result<samebits::trace::reader::Trace, ReadError> {
     read_from(Path::new("x.jsonl"), BufReader::new(text))
@@ -196,4 +196,93 @@ fn absence_is_never_same() {
     let scoped = compare(&path(&a), &path(&b), &outside);
     assert_eq!(scoped.verdict, Verdict::Same);
     assert!(!scoped.left_out.is_empty());
+}
+
+/// Puts a change under a right chain and gives back why it was refused.
+fn refused(change: impl FnMut(&mut Vec<Record>)) -> String {
+    read(chained(change).as_bytes()).expect_err("a lie").to_string()
+}
+
+fn body(record: &mut Record) -> &mut samebits::trace::record::Body {
+    match record {
+        Record::Step(body) | Record::Eval(body) | Record::Fold(body) => body,
+        other => panic!("{} has no body", other.kind()),
+    }
+}
+
+fn open(record: &mut Record) -> &mut samebits::trace::record::Open {
+    match record {
+        Record::Open(open) => open,
+        other => panic!("{} is not open", other.kind()),
+    }
+}
+
+/// Would fail if a trace could hold less than its level says, and pass as one of that level.
+#[test]
+fn a_level_promises_its_digests() {
+    assert!(refused(|r| open(&mut r[0]).level = Level::Off).contains("level off"));
+    assert!(refused(|r| body(&mut r[1]).fp = Ordered::default()).contains("no fingerprints"));
+    assert!(refused(|r| body(&mut r[1]).sha256 = Ordered::default()).contains("no SHA-256"));
+    assert!(refused(|r| body(&mut r[2]).sha256 = Ordered::default()).contains("no SHA-256"));
+    assert!(refused(|r| body(&mut r[1]).ops.clear()).contains("no operations"));
+    let stopped = chained(|r| {
+        body(&mut r[1]).ops.clear();
+        r.drain(2..4);
+        if let Record::Close(close) = &mut r[3] {
+            (close.records, close.status) = (3, samebits::trace::record::Status::NotFinite);
+        }
+    });
+    assert!(read(stopped.as_bytes()).is_ok(), "rule 11 stops a run before its last operations are known");
+    let step = chained(|r| {
+        open(&mut r[0]).level = Level::Step;
+        (body(&mut r[1]).sha256, body(&mut r[1]).ops) = (Ordered::default(), Vec::new());
+    });
+    assert!(read(step.as_bytes()).is_ok());
+}
+
+/// Would fail if a record could be repeated, stand in another order, or say a number that is not its bits.
+#[test]
+fn places_numbers_and_values_are_checked() {
+    assert!(refused(|r| r.insert(1, r[1].clone())).contains("twice"));
+    let swapped = refused(|r| {
+        let mut later = r[1].clone();
+        body(&mut later).place.step = Some(7);
+        r.insert(1, later);
+    });
+    assert!(swapped.contains("later place"), "{swapped}");
+    let metric = |bits: &str, value| refused(|r| body(&mut r[1]).metrics.0[0].1 = Number { value, bits: bits.into() });
+    assert!(metric("3FD0000000000000", Some(0.25)).contains("loss"));
+    assert!(metric("3fd0", Some(0.25)).contains("loss"));
+    assert!(metric("3fd0000000000000", Some(0.5)).contains("loss"));
+    assert!(metric("3fd0000000000000", None).contains("loss"));
+    assert!(metric("7ff8000000000000", Some(1.0)).contains("loss"));
+    let values = |hex: &str| refused(|r| body(&mut r[1]).values.0[0].1 = hex.into());
+    assert!(values("0700").contains("4 bytes") && values("0700000A").contains("4 bytes"));
+    let last = refused(|r| body(&mut r[3]).sha256.0[0].1 = samebits::digest::sha::sha256(b"other"));
+    assert!(last.contains("last record"), "{last}");
+    let settings = refused(|r| open(&mut r[0]).settings = "x".repeat(2 << 20).into());
+    assert!(settings.contains("settings"), "{settings}");
+}
+
+/// Would fail if a misspelt member could be passed over: what it was to say would be lost.
+#[test]
+fn unknown_members_are_refused() {
+    let text = lines(&records(0, 1));
+    for line in text.lines() {
+        let cut = line.rfind(",\"chain\"").unwrap();
+        let record: Result<Record, _> = serde_json::from_str(&format!("{},\"sha265\":{{}}}}", &line[..cut]));
+        assert!(record.unwrap_err().to_string().contains("unknown field"), "{line}");
+    }
+}
+
+/// Would fail if a pipe could block the reader, or a device feed it for ever.
+#[test]
+fn special_files_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["x.jsonl", "x.safetensors"] {
+        let path = folder.path().join(name);
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let error = evidence::read(&path).unwrap_err();
+        assert!(error.detail.contains("not a regular file"), "{error}");
+    }
 }
