@@ -286,3 +286,161 @@ fn special_files_are_refused() {
         assert!(error.detail.contains("not a regular file"), "{error}");
     }
 }
+
+/// Compares two lists of records as trace files.
+fn both(x: &[Record], y: &[Record], scope: &Scope) -> samebits::compare::verdict::Comparison {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a.jsonl"), folder.path().join("b.jsonl"));
+    std::fs::write(&a, lines(x)).unwrap();
+    std::fs::write(&b, lines(y)).unwrap();
+    compare(&a, &b, scope)
+}
+
+fn changed(change: impl Fn(&mut Vec<Record>)) -> Vec<Record> {
+    let mut all = records(0, 1);
+    change(&mut all);
+    all
+}
+
+/// The reason and the words of a verdict that could not be told.
+#[track_caller]
+fn unverified(result: &samebits::compare::verdict::Comparison, reason: Reason, words: &str) {
+    match &result.verdict {
+        Verdict::Unverified { reason: found, detail } => {
+            assert!(*found == reason && detail.contains(words), "{found:?}: {detail}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn scope(kinds: &[&str], folds: &[u32], tensors: &[&str]) -> Scope {
+    let own = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
+    Scope { kinds: own(kinds), folds: folds.to_vec(), tensors: own(tensors) }
+}
+
+/// Would fail if a part of a scope that matches nothing could be passed over.
+#[test]
+fn every_part_of_a_scope_must_match() {
+    let all = records(0, 1);
+    for (scope, words) in [
+        (scope(&[], &[99], &[]), "fold 99"),
+        (scope(&[], &[0, 99], &[]), "fold 99"),
+        (scope(&[], &[], &["nosuch"]), "tensors nosuch"),
+        (scope(&[], &[], &["w", "nosuch"]), "tensors nosuch"),
+        (scope(&["close"], &[0], &[]), "kind close"),
+        (scope(&["epoch", "step"], &[], &[]), "kind epoch"),
+    ] {
+        unverified(&both(&all, &all, &scope), Reason::NoEvidence, words);
+    }
+    for scope in [scope(&["step"], &[0], &["w"]), scope(&[], &[], &["rng.*"]), scope(&["close"], &[], &[])] {
+        assert_eq!(both(&all, &all, &scope).verdict, Verdict::Same, "{scope:?}");
+    }
+    let tensors = both(&all, &all, &scope(&[], &[], &["w"]));
+    assert_eq!((tensors.compared.metrics, tensors.compared.sha256), (0, 4));
+    let folds = both(&all, &all, &scope(&[], &[0], &[]));
+    assert_eq!((folds.compared.records, folds.compared.sha256), (3, 6));
+    let without = changed(|r| {
+        r.remove(2);
+        if let Record::Close(close) = &mut r[4] {
+            close.records = 4;
+        }
+    });
+    let result = both(&without, &without, &scope(&["step", "eval", "fold"], &[0], &[]));
+    assert_eq!(result.verdict, Verdict::Same);
+    assert!(result.left_out.iter().any(|l| l.contains("kind eval")), "{:?}", result.left_out);
+    unverified(&both(&without, &all, &scope(&["step", "eval"], &[], &[])), Reason::NotComparable, "eval");
+}
+
+/// A run of three updates in each of two folds, run in the order 1, 0; the first `skip` bodies are left out.
+fn two_folds(skip: usize, resumed: Option<(u32, u64)>) -> Vec<Record> {
+    let all = records(0, 1);
+    let mut bodies = Vec::new();
+    for fold in [1, 0] {
+        for (record, step) in [(1, 0), (1, 1), (1, 2), (2, 3), (3, 3)] {
+            let mut one = all[record].clone();
+            (body(&mut one).place.fold, body(&mut one).place.step) = (Some(fold), Some(step));
+            bodies.push(one);
+        }
+    }
+    let mut out = vec![all[0].clone()];
+    out.extend(bodies.into_iter().skip(skip));
+    out.push(all[5].clone());
+    let records = out.len() as u64 - 1;
+    if let Some(Record::Close(close)) = out.last_mut() {
+        close.records = records;
+    }
+    let root = samebits::digest::sha::sha256(b"");
+    open(&mut out[0]).resumed = resumed.map(|(fold, step)| samebits::trace::record::Resumed { fold, step, root });
+    out
+}
+
+/// Would fail if a claim to have resumed could excuse records that are missing, or that were there already.
+#[test]
+fn a_resume_skips_what_lies_before_it_and_no_more() {
+    let whole = two_folds(0, None);
+    let all = Scope::default();
+    // Mid-fold, at the end of the first fold of the order, at the start and at the end of the last.
+    for (skip, place) in [(2, (1, 2)), (5, (1, 3)), (5, (0, 0)), (7, (0, 2)), (10, (0, 3))] {
+        let resumed = two_folds(skip, Some(place));
+        let result = both(&whole, &resumed, &all);
+        assert_eq!(result.verdict, Verdict::Same, "{place:?}");
+        assert!(result.left_out.contains(&format!("{skip} records before the resume")), "{:?}", result.left_out);
+        assert_eq!(both(&resumed, &whole, &all).verdict, Verdict::Same);
+        assert_eq!(both(&resumed, &resumed, &all).verdict, Verdict::Same);
+    }
+    for (skip, place, words) in [
+        (3, (1, 2), "the records part"),
+        (6, (0, 0), "the records part"),
+        (10, (1, 2), "the records part"),
+        (1, (1, 2), "holds step"),
+        (0, (0, 2), "holds step"),
+        (10, (7, 0), "no such place"),
+        (10, (0, 9), "no such place"),
+    ] {
+        unverified(&both(&whole, &two_folds(skip, Some(place)), &all), Reason::NotComparable, words);
+    }
+}
+
+/// Would fail if another type or shape of a tensor, or one that a side does not declare, could be the same.
+#[test]
+fn declarations_are_compared() {
+    let all = records(0, 1);
+    let shape = both(&all, &changed(|r| open(&mut r[0]).tensors[0].shape = vec![2, 1]), &Scope::default());
+    let first = shape.first.clone().unwrap();
+    assert_eq!((shape.verdict, first.name.as_str(), first.evidence), (Verdict::Different, "w", "declared"));
+    let more = |r: &mut Vec<Record>| {
+        let mut extra = open(&mut r[0]).tensors[0].clone();
+        extra.name = "extra".into();
+        open(&mut r[0]).tensors.push(extra);
+    };
+    unverified(&both(&all, &changed(more), &Scope::default()), Reason::NotComparable, "extra");
+    let unseen = both(&changed(more), &changed(more), &Scope::default());
+    assert_eq!(unseen.verdict, Verdict::Same);
+    assert!(unseen.left_out.iter().any(|l| l.contains("extra")), "{:?}", unseen.left_out);
+    unverified(&both(&changed(more), &changed(more), &scope(&[], &[], &["w", "extra"])), Reason::NoEvidence, "extra");
+}
+
+/// Would fail if a metric of one side, a rank of several, or evidence against itself could be passed over.
+#[test]
+fn lone_metrics_lone_ranks_and_contradictions() {
+    let all = records(0, 1);
+    let metric = changed(|r| body(&mut r[1]).metrics.0.push(("more".into(), Number::new(1.0))));
+    unverified(&both(&all, &metric, &Scope::default()), Reason::NotComparable, "more");
+    unverified(&both(&metric, &all, &Scope::default()), Reason::NotComparable, "more");
+    let lone = records(0, 2);
+    unverified(&both(&lone, &lone, &Scope::default()), Reason::NotComparable, "rank 0 of 2 only");
+    let fp = changed(|r| body(&mut r[2]).fp.0[0].1.0[0] ^= 1);
+    unverified(&both(&all, &fp, &Scope::default()), Reason::AlteredTrace, "unequal fp");
+    let values = changed(|r| body(&mut r[1]).values.0[0].1 = "08000000".into());
+    unverified(&both(&all, &values, &Scope::default()), Reason::AlteredTrace, "unequal values");
+    let noted = both(&all, &changed(|r| open(&mut r[0]).seed = Some(2)), &Scope::default());
+    assert!(noted.noted.contains(&"seed: 1 | 2".to_owned()), "{:?}", noted.noted);
+    let settings = changed(|r| open(&mut r[0]).settings = serde_json::json!({ "lr": 0.2 }));
+    assert!(both(&all, &settings, &Scope::default()).noted.iter().any(|n| n.contains("lr = 0.1")));
+    let event = changed(|r| {
+        if let Record::Event(event) = &mut r[4] {
+            event.detail = "used z".into();
+        }
+    });
+    assert!(both(&all, &event, &Scope::default()).noted.iter().any(|n| n.contains("used z")));
+}
