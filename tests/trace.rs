@@ -444,3 +444,72 @@ fn lone_metrics_lone_ranks_and_contradictions() {
     });
     assert!(both(&all, &event, &Scope::default()).noted.iter().any(|n| n.contains("used z")));
 }
+
+/// An export of one tensor as [`samebits::engine::export::export`] writes it.
+fn export(folder: &Path, bytes: &[u8]) {
+    use samebits::trace::observer::TensorView;
+    use samebits::trace::record::Dtype;
+    let view = TensorView::new("w", Dtype::U8, &[bytes.len()], bytes);
+    samebits::engine::export::export(folder, &[view]).unwrap();
+}
+
+/// Would fail if an export that contradicts itself, holds more than it lists, or holds nothing could be the same.
+#[test]
+fn exports_must_agree_with_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    let again = || [&a, &b].into_iter().for_each(|f| export(f, &[1, 2, 3]));
+    let diff = |scope: &Scope| compare(&a, &b, scope);
+    let write = |name: &str, bytes: &[u8]| [&a, &b].map(|f| std::fs::write(f.join(name), bytes).unwrap());
+    again();
+    assert_eq!(diff(&Scope::default()).verdict, Verdict::Same);
+    for given in [scope(&["step"], &[], &[]), scope(&[], &[0], &[])] {
+        unverified(&diff(&given), Reason::NoEvidence, "do not apply");
+    }
+    unverified(&diff(&scope(&[], &[], &["nosuch"])), Reason::NoEvidence, "nosuch");
+    unverified(&diff(&scope(&[], &[], &["w", "nosuch"])), Reason::NoEvidence, "nosuch");
+    write("w.bin", &[1, 2, 4]);
+    unverified(&diff(&Scope::default()), Reason::AlteredTrace, "not those of its index");
+    std::fs::write(b.join("w.bin"), [1, 2, 3]).unwrap();
+    let differ = diff(&Scope::default());
+    assert_eq!((differ.verdict, differ.first.unwrap().elements.unwrap().first), (Verdict::Different, 2));
+    write("w.bin", &[1, 2]);
+    unverified(&diff(&Scope::default()), Reason::NotComparable, "2 bytes");
+    again();
+    write("extra.bin", &[1]);
+    unverified(&diff(&Scope::default()), Reason::NotComparable, "extra.bin");
+    again();
+    let index = std::fs::read_to_string(a.join("tensors.json")).unwrap();
+    let twice = index.trim().trim_end_matches(']').to_owned() + "," + index.trim().trim_start_matches('[');
+    write("tensors.json", twice.as_bytes());
+    unverified(&diff(&Scope::default()), Reason::NotComparable, "twice");
+    again();
+    write("x.jsonl", lines(&records(0, 1)).as_bytes());
+    unverified(&diff(&Scope::default()), Reason::NotComparable, "more than one");
+    [&a, &b].into_iter().for_each(|f| export(f, &[]));
+    unverified(&diff(&Scope::default()), Reason::NoEvidence, "empty");
+}
+
+/// Would fail if a safetensors file of other types, or with a header longer than itself, could be the same.
+#[test]
+fn safetensors_files_keep_their_types() {
+    use safetensors::{Dtype, serialize_to_file, tensor::TensorView};
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, dtype| {
+        let path = folder.path().join(format!("{name}.safetensors"));
+        let view = TensorView::new(dtype, vec![1], &[0, 60]).unwrap();
+        serialize_to_file([("w", view)], None, &path).unwrap();
+        path
+    };
+    let (bf16, f16) = (file("a", Dtype::BF16), file("b", Dtype::F16));
+    assert_eq!(compare(&bf16, &bf16, &Scope::default()).verdict, Verdict::Same);
+    assert_eq!(compare(&bf16, &f16, &Scope::default()).verdict, Verdict::Different);
+    std::fs::write(&f16, [&u64::MAX.to_le_bytes()[..], &[0; 8]].concat()).unwrap();
+    unverified(&compare(&f16, &f16, &Scope::default()), Reason::NotComparable, "a header of");
+    let bare = folder.path().join("bare");
+    std::fs::create_dir(&bare).unwrap();
+    std::fs::copy(&bf16, bare.join("state.safetensors")).unwrap();
+    unverified(&compare(&bare, &bare, &Scope::default()), Reason::NoEvidence, "manifest.json");
+    std::fs::write(bare.join("manifest.json"), "{}").unwrap();
+    unverified(&compare(&bare, &bare, &Scope::default()), Reason::NotComparable, "manifest");
+}

@@ -94,7 +94,11 @@ fn disagreements(file: &Path, raw: &[Tensor], safe: &[Tensor]) -> Vec<String> {
 pub fn checkpoint(path: &Path) -> Result<Tensors, Unusable> {
     for name in [MANIFEST, TENSORS] {
         let file = path.join(name);
-        files::open(&file).map_err(|e| unusable(Reason::NoEvidence, format!("{}: {e}", file.display())))?;
+        let size = files::open(&file).and_then(|f| f.metadata());
+        let size = size.map_err(|e| unusable(Reason::NoEvidence, format!("{}: {e}", file.display())))?.len();
+        if size > FILE_LIMIT {
+            return Err(different(&file, format!("{size} bytes; at most {FILE_LIMIT} are read")));
+        }
     }
     let refuse = |e: checkpoint::CheckpointError| {
         let text = e.to_string();

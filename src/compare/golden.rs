@@ -23,11 +23,13 @@ fn group(name: &str) -> &str {
 
 fn groups(body: &Body) -> Vec<(String, String)> {
     let mut found: Vec<(&str, Vec<(&str, &Fingerprint)>)> = Vec::new();
+    let mut index = BTreeMap::new();
     for (name, fp) in body.fp.iter() {
-        match found.iter_mut().find(|(g, _)| *g == group(name)) {
-            Some((_, list)) => list.push((name, fp)),
-            None => found.push((group(name), vec![(name, fp)])),
+        let at = *index.entry(group(name)).or_insert(found.len());
+        if at == found.len() {
+            found.push((group(name), Vec::new()));
         }
+        found[at].1.push((name, fp));
     }
     let text = |list: Vec<(&str, &Fingerprint)>| fingerprint_root(list).to_string()[..32].to_owned();
     found.into_iter().map(|(g, list)| (g.to_owned(), text(list))).collect()

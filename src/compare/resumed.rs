@@ -1,27 +1,29 @@
 //! Where a resumed run claims to begin, and whether the other run has that place.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use crate::trace::reader::Trace;
 use crate::trace::record::{Place, Resumed};
 
-/// Folds in the order in which a trace has them.
-pub fn fold_order(trace: &Trace) -> Vec<u32> {
-    let mut order: Vec<u32> = Vec::new();
-    let mut seen = std::collections::BTreeSet::new();
-    order.extend(trace.bodies.iter().filter_map(|(_, body)| body.place.fold).filter(|f| seen.insert(*f)));
+/// Place of each fold in the order in which a trace has them.
+pub fn fold_order(trace: &Trace) -> BTreeMap<u32, usize> {
+    let mut order = BTreeMap::new();
+    for fold in trace.bodies.iter().filter_map(|(_, body)| body.place.fold) {
+        let next = order.len();
+        order.entry(fold).or_insert(next);
+    }
     order
 }
 
 /// True for a record that was done before a run resumed: a fold earlier in `order`, or an earlier place of its fold.
 /// Step records count from 0; evaluations and fold ends stand at the number of updates done.
-pub fn is_before(kind: &str, place: &Place, from: &Resumed, order: &[u32]) -> bool {
-    let at = |fold: u32| order.iter().position(|f| *f == fold);
+pub fn is_before(kind: &str, place: &Place, from: &Resumed, order: &BTreeMap<u32, usize>) -> bool {
     let earlier = match place.fold {
         None => Ordering::Equal,
         Some(fold) if fold == from.fold => Ordering::Equal,
-        Some(fold) => match (at(fold), at(from.fold)) {
-            (Some(this), Some(start)) => this.cmp(&start),
+        Some(fold) => match (order.get(&fold), order.get(&from.fold)) {
+            (Some(this), Some(start)) => this.cmp(start),
             _ => Ordering::Greater,
         },
     };

@@ -412,6 +412,7 @@ pub fn culprit(a: &[Op], b: &[Op]) -> Option<Culprit> {
     if sorted(x) != sorted(y) {
         return None;
     }
-    let outputs = x.outputs.iter().filter(|(n, v)| y.outputs.get(n) != Some(*v)).map(|(n, _)| n.to_owned()).collect();
+    let of_y = map(&y.outputs);
+    let outputs = x.outputs.iter().filter(|(n, v)| of_y.get(n) != Some(v)).map(|(n, _)| n.to_owned()).collect();
     Some(Culprit { operation: x.op.clone(), outputs, reordered: x.inputs != y.inputs })
 }

@@ -43,7 +43,6 @@ pub fn records(rank: u32, world_size: u32) -> Vec<Record> {
         metrics: Ordered(vec![("loss".to_owned(), Number::new(0.25))]),
         ops: vec![op],
         values: Ordered(vec![("rng.sample".to_owned(), "07000000".to_owned())]),
-        ..Body::default()
     };
     let at_end = |eval| Body {
         place: Place { eval, ..place(rank, 1) },
