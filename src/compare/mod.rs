@@ -1,4 +1,5 @@
-//! Trace against trace or golden, file against file, giving a verdict. Knows nothing of any engine.
+//! Trace against trace or golden, file against file, giving a verdict. Of the engine only the form of its checkpoints and
+//! exports is known.
 
 pub mod evidence;
 mod files;
