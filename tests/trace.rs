@@ -9,7 +9,7 @@ use samebits::compare::verdict::{Reason, Verdict};
 use samebits::scenario::case::Scope;
 use samebits::trace::example::{lines, records};
 use samebits::trace::reader::{ReadError, read_from};
-use samebits::trace::record::{Number, Record, SCHEMA};
+use samebits::trace::record::{Level, Number, Ordered, Record, SCHEMA};
 
 fn read(text: &[u8]) -> Result<samebits::trace::reader::Trace, ReadError> {
     read_from(Path::new("x.jsonl"), BufReader::new(text))
@@ -217,4 +217,319 @@ fn a_metric_of_one_side_is_never_same() {
         };
         assert!(detail.contains("metric norm"), "{detail}");
     }
+}
+/// Puts a change under a right chain and gives back why it was refused.
+fn refused(change: impl FnMut(&mut Vec<Record>)) -> String {
+    read(chained(change).as_bytes()).expect_err("a lie").to_string()
+}
+
+fn body(record: &mut Record) -> &mut samebits::trace::record::Body {
+    match record {
+        Record::Step(body) | Record::Eval(body) | Record::Fold(body) => body,
+        other => panic!("{} has no body", other.kind()),
+    }
+}
+
+fn open(record: &mut Record) -> &mut samebits::trace::record::Open {
+    match record {
+        Record::Open(open) => open,
+        other => panic!("{} is not open", other.kind()),
+    }
+}
+
+/// Would fail if a trace could hold less than its level says, and pass as one of that level.
+#[test]
+fn a_level_promises_its_digests() {
+    assert!(refused(|r| open(&mut r[0]).level = Level::Off).contains("level off"));
+    assert!(refused(|r| body(&mut r[1]).fp = Ordered::default()).contains("no fingerprints"));
+    assert!(refused(|r| body(&mut r[1]).sha256 = Ordered::default()).contains("no SHA-256"));
+    assert!(refused(|r| body(&mut r[2]).sha256 = Ordered::default()).contains("no SHA-256"));
+    assert!(refused(|r| body(&mut r[1]).ops.clear()).contains("no operations"));
+    let stopped = chained(|r| {
+        body(&mut r[1]).ops.clear();
+        r.drain(2..4);
+        if let Record::Close(close) = &mut r[3] {
+            (close.records, close.status) = (3, samebits::trace::record::Status::NotFinite);
+        }
+    });
+    assert!(read(stopped.as_bytes()).is_ok(), "rule 11 stops a run before its last operations are known");
+    let step = chained(|r| {
+        open(&mut r[0]).level = Level::Step;
+        (body(&mut r[1]).sha256, body(&mut r[1]).ops) = (Ordered::default(), Vec::new());
+    });
+    assert!(read(step.as_bytes()).is_ok());
+}
+
+/// Would fail if a record could be repeated, stand in another order, or say a number that is not its bits.
+#[test]
+fn places_numbers_and_values_are_checked() {
+    assert!(refused(|r| r.insert(1, r[1].clone())).contains("twice"));
+    let swapped = refused(|r| {
+        let mut later = r[1].clone();
+        body(&mut later).place.step = Some(7);
+        r.insert(1, later);
+    });
+    assert!(swapped.contains("later place"), "{swapped}");
+    let metric = |bits: &str, value| refused(|r| body(&mut r[1]).metrics.0[0].1 = Number { value, bits: bits.into() });
+    assert!(metric("3FD0000000000000", Some(0.25)).contains("loss"));
+    assert!(metric("3fd0", Some(0.25)).contains("loss"));
+    assert!(metric("3fd0000000000000", Some(0.5)).contains("loss"));
+    assert!(metric("3fd0000000000000", None).contains("loss"));
+    assert!(metric("7ff8000000000000", Some(1.0)).contains("loss"));
+    let values = |hex: &str| refused(|r| body(&mut r[1]).values.0[0].1 = hex.into());
+    assert!(values("0700").contains("4 bytes") && values("0700000A").contains("4 bytes"));
+    let last = refused(|r| body(&mut r[3]).sha256.0[0].1 = samebits::digest::sha::sha256(b"other"));
+    assert!(last.contains("last record"), "{last}");
+    let settings = refused(|r| open(&mut r[0]).settings = "x".repeat(2 << 20).into());
+    assert!(settings.contains("settings"), "{settings}");
+}
+
+/// Would fail if a misspelt member could be passed over: what it was to say would be lost.
+#[test]
+fn unknown_members_are_refused() {
+    let text = lines(&records(0, 1));
+    for line in text.lines() {
+        let cut = line.rfind(",\"chain\"").unwrap();
+        let record: Result<Record, _> = serde_json::from_str(&format!("{},\"sha265\":{{}}}}", &line[..cut]));
+        assert!(record.unwrap_err().to_string().contains("unknown field"), "{line}");
+    }
+}
+
+/// Would fail if a pipe could block the reader, or a device feed it for ever.
+#[test]
+fn special_files_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["x.jsonl", "x.safetensors"] {
+        let path = folder.path().join(name);
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let error = evidence::read(&path).unwrap_err();
+        assert!(error.detail.contains("not a regular file"), "{error}");
+    }
+}
+
+/// Compares two lists of records as trace files.
+fn both(x: &[Record], y: &[Record], scope: &Scope) -> samebits::compare::verdict::Comparison {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a.jsonl"), folder.path().join("b.jsonl"));
+    std::fs::write(&a, lines(x)).unwrap();
+    std::fs::write(&b, lines(y)).unwrap();
+    compare(&a, &b, scope)
+}
+
+fn changed(change: impl Fn(&mut Vec<Record>)) -> Vec<Record> {
+    let mut all = records(0, 1);
+    change(&mut all);
+    all
+}
+
+/// The reason and the words of a verdict that could not be told.
+#[track_caller]
+fn unverified(result: &samebits::compare::verdict::Comparison, reason: Reason, words: &str) {
+    match &result.verdict {
+        Verdict::Unverified { reason: found, detail } => {
+            assert!(*found == reason && detail.contains(words), "{found:?}: {detail}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn scope(kinds: &[&str], folds: &[u32], tensors: &[&str]) -> Scope {
+    let own = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
+    Scope { kinds: own(kinds), folds: folds.to_vec(), tensors: own(tensors) }
+}
+
+/// Would fail if a part of a scope that matches nothing could be passed over.
+#[test]
+fn every_part_of_a_scope_must_match() {
+    let all = records(0, 1);
+    for (scope, words) in [
+        (scope(&[], &[99], &[]), "fold 99"),
+        (scope(&[], &[0, 99], &[]), "fold 99"),
+        (scope(&[], &[], &["nosuch"]), "tensors nosuch"),
+        (scope(&[], &[], &["w", "nosuch"]), "tensors nosuch"),
+        (scope(&["close"], &[0], &[]), "kind close"),
+        (scope(&["epoch", "step"], &[], &[]), "kind epoch"),
+    ] {
+        unverified(&both(&all, &all, &scope), Reason::NoEvidence, words);
+    }
+    for scope in [scope(&["step"], &[0], &["w"]), scope(&[], &[], &["rng.*"]), scope(&["close"], &[], &[])] {
+        assert_eq!(both(&all, &all, &scope).verdict, Verdict::Same, "{scope:?}");
+    }
+    let tensors = both(&all, &all, &scope(&[], &[], &["w"]));
+    assert_eq!((tensors.compared.metrics, tensors.compared.sha256), (0, 4));
+    let folds = both(&all, &all, &scope(&[], &[0], &[]));
+    assert_eq!((folds.compared.records, folds.compared.sha256), (3, 6));
+    let without = changed(|r| {
+        r.remove(2);
+        if let Record::Close(close) = &mut r[4] {
+            close.records = 4;
+        }
+    });
+    let result = both(&without, &without, &scope(&["step", "eval", "fold"], &[0], &[]));
+    assert_eq!(result.verdict, Verdict::Same);
+    assert!(result.left_out.iter().any(|l| l.contains("kind eval")), "{:?}", result.left_out);
+    unverified(&both(&without, &all, &scope(&["step", "eval"], &[], &[])), Reason::NotComparable, "eval");
+}
+
+/// A run of three updates in each of two folds, run in the order 1, 0; the first `skip` bodies are left out.
+fn two_folds(skip: usize, resumed: Option<(u32, u64)>) -> Vec<Record> {
+    let all = records(0, 1);
+    let mut bodies = Vec::new();
+    for fold in [1, 0] {
+        for (record, step) in [(1, 0), (1, 1), (1, 2), (2, 3), (3, 3)] {
+            let mut one = all[record].clone();
+            (body(&mut one).place.fold, body(&mut one).place.step) = (Some(fold), Some(step));
+            bodies.push(one);
+        }
+    }
+    let mut out = vec![all[0].clone()];
+    out.extend(bodies.into_iter().skip(skip));
+    out.push(all[5].clone());
+    let records = out.len() as u64 - 1;
+    if let Some(Record::Close(close)) = out.last_mut() {
+        close.records = records;
+    }
+    let root = samebits::digest::sha::sha256(b"");
+    open(&mut out[0]).resumed = resumed.map(|(fold, step)| samebits::trace::record::Resumed { fold, step, root });
+    out
+}
+
+/// Would fail if a claim to have resumed could excuse records that are missing, or that were there already.
+#[test]
+fn a_resume_skips_what_lies_before_it_and_no_more() {
+    let whole = two_folds(0, None);
+    let all = Scope::default();
+    // Mid-fold, at the end of the first fold of the order, at the start and at the end of the last.
+    for (skip, place) in [(2, (1, 2)), (5, (1, 3)), (5, (0, 0)), (7, (0, 2)), (10, (0, 3))] {
+        let resumed = two_folds(skip, Some(place));
+        let result = both(&whole, &resumed, &all);
+        assert_eq!(result.verdict, Verdict::Same, "{place:?}");
+        assert!(result.left_out.contains(&format!("{skip} records before the resume")), "{:?}", result.left_out);
+        assert_eq!(both(&resumed, &whole, &all).verdict, Verdict::Same);
+        assert_eq!(both(&resumed, &resumed, &all).verdict, Verdict::Same);
+    }
+    for (skip, place, words) in [
+        (3, (1, 2), "the records part"),
+        (6, (0, 0), "the records part"),
+        (10, (1, 2), "the records part"),
+        (1, (1, 2), "holds step"),
+        (0, (0, 2), "holds step"),
+        (10, (7, 0), "no such place"),
+        (10, (0, 9), "no such place"),
+    ] {
+        unverified(&both(&whole, &two_folds(skip, Some(place)), &all), Reason::NotComparable, words);
+    }
+}
+
+/// Would fail if another type or shape of a tensor, or one that a side does not declare, could be the same.
+#[test]
+fn declarations_are_compared() {
+    let all = records(0, 1);
+    let shape = both(&all, &changed(|r| open(&mut r[0]).tensors[0].shape = vec![2, 1]), &Scope::default());
+    let first = shape.first.clone().unwrap();
+    assert_eq!((shape.verdict, first.name.as_str(), first.evidence), (Verdict::Different, "w", "declared"));
+    let more = |r: &mut Vec<Record>| {
+        let mut extra = open(&mut r[0]).tensors[0].clone();
+        extra.name = "extra".into();
+        open(&mut r[0]).tensors.push(extra);
+    };
+    unverified(&both(&all, &changed(more), &Scope::default()), Reason::NotComparable, "extra");
+    let unseen = both(&changed(more), &changed(more), &Scope::default());
+    assert_eq!(unseen.verdict, Verdict::Same);
+    assert!(unseen.left_out.iter().any(|l| l.contains("extra")), "{:?}", unseen.left_out);
+    unverified(&both(&changed(more), &changed(more), &scope(&[], &[], &["w", "extra"])), Reason::NoEvidence, "extra");
+}
+
+/// Would fail if a metric of one side, a rank of several, or evidence against itself could be passed over.
+#[test]
+fn lone_metrics_lone_ranks_and_contradictions() {
+    let all = records(0, 1);
+    let metric = changed(|r| body(&mut r[1]).metrics.0.push(("more".into(), Number::new(1.0))));
+    unverified(&both(&all, &metric, &Scope::default()), Reason::NotComparable, "more");
+    unverified(&both(&metric, &all, &Scope::default()), Reason::NotComparable, "more");
+    let lone = records(0, 2);
+    unverified(&both(&lone, &lone, &Scope::default()), Reason::NotComparable, "rank 0 of 2 only");
+    let fp = changed(|r| body(&mut r[2]).fp.0[0].1.0[0] ^= 1);
+    unverified(&both(&all, &fp, &Scope::default()), Reason::AlteredTrace, "unequal fp");
+    let values = changed(|r| body(&mut r[1]).values.0[0].1 = "08000000".into());
+    unverified(&both(&all, &values, &Scope::default()), Reason::AlteredTrace, "unequal values");
+    let noted = both(&all, &changed(|r| open(&mut r[0]).seed = Some(2)), &Scope::default());
+    assert!(noted.noted.contains(&"seed: 1 | 2".to_owned()), "{:?}", noted.noted);
+    let settings = changed(|r| open(&mut r[0]).settings = serde_json::json!({ "lr": 0.2 }));
+    assert!(both(&all, &settings, &Scope::default()).noted.iter().any(|n| n.contains("lr = 0.1")));
+    let event = changed(|r| {
+        if let Record::Event(event) = &mut r[4] {
+            event.detail = "used z".into();
+        }
+    });
+    assert!(both(&all, &event, &Scope::default()).noted.iter().any(|n| n.contains("used z")));
+}
+
+/// An export of one tensor as [`samebits::engine::export::export`] writes it.
+fn export(folder: &Path, bytes: &[u8]) {
+    use samebits::trace::observer::TensorView;
+    use samebits::trace::record::Dtype;
+    let view = TensorView::new("w", Dtype::U8, &[bytes.len()], bytes);
+    samebits::engine::export::export(folder, &[view]).unwrap();
+}
+
+/// Would fail if an export that contradicts itself, holds more than it lists, or holds nothing could be the same.
+#[test]
+fn exports_must_agree_with_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    let again = || [&a, &b].into_iter().for_each(|f| export(f, &[1, 2, 3]));
+    let diff = |scope: &Scope| compare(&a, &b, scope);
+    let write = |name: &str, bytes: &[u8]| [&a, &b].map(|f| std::fs::write(f.join(name), bytes).unwrap());
+    again();
+    assert_eq!(diff(&Scope::default()).verdict, Verdict::Same);
+    for given in [scope(&["step"], &[], &[]), scope(&[], &[0], &[])] {
+        unverified(&diff(&given), Reason::NoEvidence, "do not apply");
+    }
+    unverified(&diff(&scope(&[], &[], &["nosuch"])), Reason::NoEvidence, "nosuch");
+    unverified(&diff(&scope(&[], &[], &["w", "nosuch"])), Reason::NoEvidence, "nosuch");
+    write("w.bin", &[1, 2, 4]);
+    unverified(&diff(&Scope::default()), Reason::AlteredTrace, "not those of its index");
+    std::fs::write(b.join("w.bin"), [1, 2, 3]).unwrap();
+    let differ = diff(&Scope::default());
+    assert_eq!((differ.verdict, differ.first.unwrap().elements.unwrap().first), (Verdict::Different, 2));
+    write("w.bin", &[1, 2]);
+    unverified(&diff(&Scope::default()), Reason::NotComparable, "2 bytes");
+    again();
+    write("extra.bin", &[1]);
+    unverified(&diff(&Scope::default()), Reason::NotComparable, "extra.bin");
+    again();
+    let index = std::fs::read_to_string(a.join("tensors.json")).unwrap();
+    let twice = index.trim().trim_end_matches(']').to_owned() + "," + index.trim().trim_start_matches('[');
+    write("tensors.json", twice.as_bytes());
+    unverified(&diff(&Scope::default()), Reason::NotComparable, "twice");
+    again();
+    write("x.jsonl", lines(&records(0, 1)).as_bytes());
+    unverified(&diff(&Scope::default()), Reason::NotComparable, "more than one");
+    [&a, &b].into_iter().for_each(|f| export(f, &[]));
+    unverified(&diff(&Scope::default()), Reason::NoEvidence, "empty");
+}
+
+/// Would fail if a safetensors file of other types, or with a header longer than itself, could be the same.
+#[test]
+fn safetensors_files_keep_their_types() {
+    use safetensors::{Dtype, serialize_to_file, tensor::TensorView};
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, dtype| {
+        let path = folder.path().join(format!("{name}.safetensors"));
+        let view = TensorView::new(dtype, vec![1], &[0, 60]).unwrap();
+        serialize_to_file([("w", view)], None, &path).unwrap();
+        path
+    };
+    let (bf16, f16) = (file("a", Dtype::BF16), file("b", Dtype::F16));
+    assert_eq!(compare(&bf16, &bf16, &Scope::default()).verdict, Verdict::Same);
+    assert_eq!(compare(&bf16, &f16, &Scope::default()).verdict, Verdict::Different);
+    std::fs::write(&f16, [&u64::MAX.to_le_bytes()[..], &[0; 8]].concat()).unwrap();
+    unverified(&compare(&f16, &f16, &Scope::default()), Reason::NotComparable, "a header of");
+    let bare = folder.path().join("bare");
+    std::fs::create_dir(&bare).unwrap();
+    std::fs::copy(&bf16, bare.join("state.safetensors")).unwrap();
+    unverified(&compare(&bare, &bare, &Scope::default()), Reason::NoEvidence, "manifest.json");
+    std::fs::write(bare.join("manifest.json"), "{}").unwrap();
+    unverified(&compare(&bare, &bare, &Scope::default()), Reason::NotComparable, "manifest");
 }

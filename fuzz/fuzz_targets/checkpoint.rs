@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use samebits::compare::evidence::parse_safetensors;
+use samebits::compare::files::parse_safetensors;
 use samebits::compare::tensors::{Tensor, compare};
 use samebits::compare::verdict::Verdict;
 use samebits::digest::sha::sha256;

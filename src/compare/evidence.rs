@@ -3,16 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use safetensors::SafeTensors;
-use serde::Deserialize;
-
+use super::files;
 use super::tensors::{self, Tensor};
 use super::traces;
 use super::verdict::{Comparison, Reason, Verdict};
-use crate::digest::sha::{Digest, sha256};
+use crate::engine::checkpoint::{MANIFEST, TENSORS};
 use crate::scenario::case::Scope;
 use crate::trace::reader::{self, ReadError, Trace};
-use crate::trace::record::Dtype;
 
 /// Largest file of tensors that is read, in bytes.
 pub const FILE_LIMIT: u64 = 16 << 30;
@@ -31,7 +28,7 @@ pub enum Evidence {
 pub struct Tensors {
     /// in the order of the file
     pub list: Vec<Tensor>,
-    /// what is odd about the files
+    /// where the files contradict each other: with any of these nothing is `same`
     pub notes: Vec<String>,
 }
 
@@ -45,7 +42,7 @@ pub struct Unusable {
     pub detail: String,
 }
 
-fn unusable(reason: Reason, detail: impl Into<String>) -> Unusable {
+pub(super) fn unusable(reason: Reason, detail: impl Into<String>) -> Unusable {
     Unusable { reason, detail: detail.into() }
 }
 
@@ -67,34 +64,46 @@ pub fn read(path: &Path) -> Result<Evidence, Unusable> {
         return read_folder(path);
     }
     if path.extension().is_some_and(|e| e == "safetensors") {
-        let list = safetensors_file(path)?;
+        let list = files::safetensors_file(path)?;
         return Ok(Evidence::Tensors(Tensors { list, notes: Vec::new() }));
     }
     Ok(Evidence::Traces(vec![reader::read(path)?]))
 }
 
 fn read_folder(path: &Path) -> Result<Evidence, Unusable> {
-    if path.join("tensors.json").exists() {
-        return export(path).map(Evidence::Tensors);
+    let name = path.display();
+    let entries = fs::read_dir(path).map_err(|e| unusable(Reason::NoEvidence, format!("{name}: {e}")))?;
+    let mut inside: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
+    inside.sort();
+    let is_export = path.join(files::INDEX).exists();
+    let is_checkpoint = path.join(MANIFEST).exists() || (!is_export && path.join(TENSORS).exists());
+    let has_traces = inside.iter().any(|p| is_trace(p) || ends(p, ".part"));
+    if [is_export, is_checkpoint, has_traces].iter().filter(|x| **x).count() > 1 {
+        let detail = format!("{name}: more than one of an export, a checkpoint and traces lies here; name one of them");
+        return Err(unusable(Reason::NotComparable, detail));
     }
-    if path.join("state.safetensors").exists() {
-        let list = safetensors_file(&path.join("state.safetensors"))?;
-        return Ok(Evidence::Tensors(Tensors { list, notes: Vec::new() }));
+    match (is_export, is_checkpoint) {
+        (true, _) => files::export(path).map(Evidence::Tensors),
+        (_, true) => files::checkpoint(path).map(Evidence::Tensors),
+        _ => ranks(path, &inside).map(Evidence::Traces),
     }
-    ranks(path).map(Evidence::Traces)
+}
+
+fn ends(path: &Path, end: &str) -> bool {
+    path.to_string_lossy().ends_with(end)
+}
+
+fn is_trace(path: &Path) -> bool {
+    ends(path, ".jsonl") || ends(path, ".jsonl.zst")
 }
 
 /// A folder with a trace a rank.
-fn ranks(path: &Path) -> Result<Vec<Trace>, Unusable> {
+fn ranks(path: &Path, inside: &[PathBuf]) -> Result<Vec<Trace>, Unusable> {
     let name = path.display();
-    let entries = fs::read_dir(path).map_err(|e| unusable(Reason::NoEvidence, format!("{name}: {e}")))?;
-    let mut files: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
-    files.sort();
-    let ends = |p: &Path, end: &str| p.to_string_lossy().ends_with(end);
-    if let Some(part) = files.iter().find(|p| ends(p, ".part")) {
+    if let Some(part) = inside.iter().find(|p| ends(p, ".part")) {
         return Err(unusable(Reason::CutTrace, format!("{}: this rank did not finish", part.display())));
     }
-    let found = files.iter().filter(|p| ends(p, ".jsonl") || ends(p, ".jsonl.zst"));
+    let found = inside.iter().filter(|p| is_trace(p));
     let mut traces = found.map(|p| Ok(reader::read(p)?)).collect::<Result<Vec<Trace>, Unusable>>()?;
     traces.sort_by_key(|t| t.open.rank);
     let Some(first) = traces.first() else {
@@ -116,101 +125,53 @@ fn ranks(path: &Path) -> Result<Vec<Trace>, Unusable> {
     Ok(traces)
 }
 
-#[derive(Deserialize)]
-struct IndexEntry {
-    name: String,
-    dtype: Dtype,
-    shape: Vec<usize>,
-    sha256: Digest,
-}
-
-/// An export: raw files are compared; the safetensors file must hold the same bytes.
-fn export(path: &Path) -> Result<Tensors, Unusable> {
-    let index = path.join("tensors.json");
-    let text = read_limited(&index)?;
-    let bad = |e: serde_json::Error| unusable(Reason::NotComparable, format!("{}: {e}", index.display()));
-    let entries: Vec<IndexEntry> = serde_json::from_slice(&text).map_err(bad)?;
-    let (mut list, mut notes) = (Vec::new(), Vec::new());
-    for entry in &entries {
-        if entry.name.contains(['/', '\\']) || entry.name.starts_with('.') {
-            let detail = format!("{}: the name {:?} leaves the folder", index.display(), entry.name);
-            return Err(unusable(Reason::NotComparable, detail));
-        }
-        let file = path.join(format!("{}.bin", entry.name));
-        let bytes = read_limited(&file)?;
-        if sha256(&bytes) != entry.sha256 {
-            notes.push(format!("{}: its bytes are not those of its index", file.display()));
-        }
-        let shape = entry.shape.clone();
-        list.push(Tensor { name: entry.name.clone(), dtype: Some(entry.dtype), shape, bytes });
-    }
-    let file = path.join("state.safetensors");
-    for tensor in safetensors_file(&file)? {
-        let raw = list.iter().find(|t| t.name == tensor.name).map(|t| &t.bytes);
-        if raw != Some(&tensor.bytes) {
-            let name = format!("{} (state.safetensors)", tensor.name);
-            notes.push(format!("{}: {} is not what its raw file holds", file.display(), tensor.name));
-            list.push(Tensor { name, ..tensor });
-        }
-    }
-    Ok(Tensors { list, notes })
-}
-
-fn read_limited(path: &Path) -> Result<Vec<u8>, Unusable> {
-    let fail = |e: std::io::Error| unusable(Reason::NoEvidence, format!("{}: {e}", path.display()));
-    let size = fs::metadata(path).map_err(fail)?.len();
-    if size > FILE_LIMIT {
-        let detail = format!("{}: {size} bytes; at most {FILE_LIMIT} are read", path.display());
-        return Err(unusable(Reason::NotComparable, detail));
-    }
-    fs::read(path).map_err(fail)
-}
-
-fn safetensors_file(path: &Path) -> Result<Vec<Tensor>, Unusable> {
-    let bytes = read_limited(path)?;
-    parse_safetensors(&bytes).map_err(|e| unusable(Reason::NotComparable, format!("{}: {e}", path.display())))
-}
-
-/// Tensors of a safetensors file, in the file's order.
-pub fn parse_safetensors(bytes: &[u8]) -> Result<Vec<Tensor>, String> {
-    let safe = SafeTensors::deserialize(bytes).map_err(|e| format!("not a whole safetensors file: {e}"))?;
-    let dtype = |d| match d {
-        safetensors::Dtype::U8 => Some(Dtype::U8),
-        safetensors::Dtype::U32 => Some(Dtype::U32),
-        safetensors::Dtype::U64 => Some(Dtype::U64),
-        safetensors::Dtype::F32 => Some(Dtype::F32),
-        safetensors::Dtype::F64 => Some(Dtype::F64),
-        _ => None,
-    };
-    let mut views: Vec<_> = safe.tensors();
-    views.sort_by_key(|(_, view)| view.data().as_ptr() as usize - bytes.as_ptr() as usize);
-    let tensor = |(name, view): (String, safetensors::tensor::TensorView<'_>)| Tensor {
-        name,
-        dtype: dtype(view.dtype()),
-        shape: view.shape().to_vec(),
-        bytes: view.data().to_vec(),
-    };
-    Ok(views.into_iter().map(tensor).collect())
-}
-
 /// Compares what lies behind two paths.
 pub fn compare(a: &Path, b: &Path, scope: &Scope) -> Comparison {
     match (read(a), read(b)) {
         (Err(e), _) | (_, Err(e)) => Comparison::unverified(e.reason, e.detail),
         (Ok(Evidence::Traces(x)), Ok(Evidence::Traces(y))) => compare_ranks(&x, &y, scope),
-        (Ok(Evidence::Tensors(x)), Ok(Evidence::Tensors(y))) => {
-            let wanted = |t: &Tensor| scope.tensors.is_empty() || traces::wants_tensor(scope, &t.name);
-            let keep = |list: &[Tensor]| -> Vec<Tensor> { list.iter().filter(|t| wanted(t)).cloned().collect() };
-            let mut result = tensors::compare(&keep(&x.list), &keep(&y.list));
-            result.noted = [x.notes, y.notes].concat();
-            result
-        }
+        (Ok(Evidence::Tensors(x)), Ok(Evidence::Tensors(y))) => compare_tensors(&x, &y, scope),
         _ => Comparison::unverified(Reason::NotComparable, "one is a trace, the other holds tensors"),
     }
 }
 
+/// Compares tensors by name; what contradicts itself is never `same`.
+pub fn compare_tensors(a: &Tensors, b: &Tensors, scope: &Scope) -> Comparison {
+    if !scope.kinds.is_empty() || !scope.folds.is_empty() {
+        let detail = "kinds and folds do not apply to an export, a checkpoint or a safetensors file";
+        return Comparison::unverified(Reason::NoEvidence, detail);
+    }
+    let keep = |list: &[Tensor]| -> Vec<Tensor> {
+        list.iter().filter(|t| traces::wants_tensor(scope, &t.name)).cloned().collect()
+    };
+    let (x, y) = (keep(&a.list), keep(&b.list));
+    let mut result = tensors::compare(&x, &y);
+    result.noted = [a.notes.clone(), b.notes.clone()].concat();
+    let matched = |p: &String| [&x, &y].iter().all(|list| list.iter().any(|t| traces::fits(p, &t.name)));
+    if result.verdict != Verdict::Different {
+        if let Some(pattern) = scope.tensors.iter().find(|p| !matched(p)) {
+            let detail = format!("nothing was compared for: tensors {pattern}");
+            result.verdict = Verdict::unverified(Reason::NoEvidence, detail);
+        } else if let Some(note) = result.noted.first() {
+            result.verdict = Verdict::unverified(Reason::AlteredTrace, note.clone());
+        }
+    }
+    result
+}
+
+/// A trace of one rank of several says nothing of the others.
+fn lone_rank(traces: &[Trace]) -> Option<Comparison> {
+    let one = traces.first().filter(|t| t.open.world_size as usize != traces.len())?;
+    let (rank, world) = (one.open.rank, one.open.world_size);
+    let detail = format!("{}: rank {rank} of {world} only: give the folder", one.path.display());
+    Some(Comparison::unverified(Reason::NotComparable, detail))
+}
+
 /// Compares runs of several ranks; the first divergence is that of the lowest rank that has one.
 pub fn compare_ranks(a: &[Trace], b: &[Trace], scope: &Scope) -> Comparison {
+    if let Some(refused) = lone_rank(a).or_else(|| lone_rank(b)) {
+        return refused;
+    }
     if a.len() != b.len() {
         let detail = format!("a world of {} and one of {}", a.len(), b.len());
         return Comparison::unverified(Reason::NotComparable, detail);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::verdict::{Compared, Comparison, Divergence, Verdict};
+use super::verdict::{Compared, Comparison, Divergence, Reason, Verdict};
 use crate::digest::fingerprint::Fingerprint;
 use crate::digest::root::fingerprint_root;
 use crate::trace::reader::Trace;
@@ -23,11 +23,13 @@ fn group(name: &str) -> &str {
 
 fn groups(body: &Body) -> Vec<(String, String)> {
     let mut found: Vec<(&str, Vec<(&str, &Fingerprint)>)> = Vec::new();
+    let mut index = BTreeMap::new();
     for (name, fp) in body.fp.iter() {
-        match found.iter_mut().find(|(g, _)| *g == group(name)) {
-            Some((_, list)) => list.push((name, fp)),
-            None => found.push((group(name), vec![(name, fp)])),
+        let at = *index.entry(group(name)).or_insert(found.len());
+        if at == found.len() {
+            found.push((group(name), Vec::new()));
         }
+        found[at].1.push((name, fp));
     }
     let text = |list: Vec<(&str, &Fingerprint)>| fingerprint_root(list).to_string()[..32].to_owned();
     found.into_iter().map(|(g, list)| (g.to_owned(), text(list))).collect()
@@ -88,22 +90,39 @@ fn place_text(place: &Place) -> String {
     }
 }
 
-/// One line: everything before the last value is its key.
-fn parse(text: &str) -> (Vec<String>, BTreeMap<String, String>) {
+type Lines = (Vec<String>, BTreeMap<String, String>);
+
+/// One line: everything before the last value is its key. Only evaluations have a readable number behind it.
+fn parse(text: &str) -> Result<Lines, String> {
     let (mut order, mut map) = (Vec::new(), BTreeMap::new());
-    for line in text.lines() {
-        let line = line.split(" # ").next().unwrap_or(line).trim_end();
-        if let Some((key, value)) = line.rsplit_once(' ') {
-            order.push(key.to_owned());
-            map.insert(key.to_owned(), value.to_owned());
+    let mut lines = text.lines().zip(1u64..);
+    match lines.next() {
+        Some((SCHEMA, _)) => {}
+        other => return Err(format!("line 1: {:?}, expected {SCHEMA:?}", other.map_or("", |(line, _)| line))),
+    }
+    for (line, at) in lines {
+        let told = if line.starts_with("eval ") { line.split(" # ").next().unwrap_or(line) } else { line };
+        let pair = told.rsplit_once(' ').filter(|(key, value)| !key.trim().is_empty() && !value.is_empty());
+        let (key, value) = pair.ok_or_else(|| format!("line {at}: {line:?} has no key and value"))?;
+        order.push(key.to_owned());
+        if map.insert(key.to_owned(), value.to_owned()).is_some() {
+            return Err(format!("line {at}: {key:?} stands twice"));
         }
     }
-    (order, map)
+    Ok((order, map))
 }
 
 /// A run's golden text against the accepted one.
 pub fn compare(accepted: &str, found: &str) -> Comparison {
-    let ((order, golden), (_, new)) = (parse(accepted), parse(found));
+    let named = |which: &str, e: String| Comparison::unverified(Reason::NotComparable, format!("{which}, {e}"));
+    let (order, golden) = match parse(accepted) {
+        Ok(lines) => lines,
+        Err(e) => return named("the golden", e),
+    };
+    let new = match parse(found) {
+        Ok((_, new)) => new,
+        Err(e) => return named("the run's text", e),
+    };
     let mut result = Comparison::empty();
     let mut last_equal = String::from("the start");
     for key in &order {
@@ -130,7 +149,7 @@ pub fn compare(accepted: &str, found: &str) -> Comparison {
     }
     result.verdict = if result.first.is_some() { Verdict::Different } else { Verdict::Same };
     if order.len() < 3 {
-        return Comparison::unverified(super::verdict::Reason::NotComparable, "the golden holds no digest");
+        return Comparison::unverified(Reason::NotComparable, "the golden holds no digest");
     }
     result
 }
@@ -177,6 +196,19 @@ mod tests {
         assert_eq!(compare(TEXT, &TEXT.replace("close root cc\n", "")).verdict, Verdict::Different);
         assert_eq!(compare(&TEXT.replace("close root cc\n", ""), TEXT).verdict, Verdict::Different);
         assert_ne!(compare("", TEXT).verdict, Verdict::Same);
+    }
+
+    /// Would fail if a golden that is not whole, or says a thing twice, could be compared as if it were.
+    #[test]
+    fn a_golden_is_read_strictly() {
+        let refused = |text: &str, line: &str| {
+            let verdict = compare(text, TEXT).verdict;
+            assert!(matches!(&verdict, Verdict::Unverified { detail, .. } if detail.contains(line)), "{verdict:?}");
+        };
+        refused(&TEXT.replace("golden/1", "golden/2"), "line 1");
+        refused(&TEXT.replace("close root cc", "rubbish"), "line 6");
+        refused(&TEXT.replace("close root cc", ""), "line 6");
+        refused(&format!("{TEXT}close root cc\n"), "line 7");
     }
 
     /// Would fail if moments were mixed into one group.

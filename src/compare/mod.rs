@@ -1,7 +1,11 @@
-//! Trace against trace or golden, file against file, giving a verdict. Knows nothing of any engine.
+//! Trace against trace or golden, file against file, giving a verdict. Of the engine only the form of its checkpoints and
+//! exports is known.
 
 pub mod evidence;
+pub mod files;
 pub mod golden;
+mod noted;
+mod resumed;
 pub mod tensors;
 pub mod traces;
 pub mod verdict;

@@ -2,6 +2,8 @@
 //!
 //! Bits before tolerances: ±0 and NaN payloads are differences, told apart in the counts.
 
+use std::collections::BTreeMap;
+
 use super::verdict::{Compared, Comparison, Divergence, Elements, Reason, Verdict};
 use crate::bits::ulp;
 use crate::trace::record::{Dtype, Place};
@@ -13,6 +15,8 @@ pub struct Tensor {
     pub name: String,
     /// element type; None for bytes of unknown meaning
     pub dtype: Option<Dtype>,
+    /// name of the element type, also of one that traces do not know
+    pub word: String,
     /// sizes
     pub shape: Vec<usize>,
     /// raw little-endian bytes
@@ -87,11 +91,14 @@ fn value_text(dtype: Dtype, x: &[u8]) -> Option<String> {
 /// Compares two lists of tensors by name, in the order of `a`.
 pub fn compare(a: &[Tensor], b: &[Tensor]) -> Comparison {
     let mut result = Comparison::empty();
-    let absent: Vec<String> = missing(a, b, "second").chain(missing(b, a, "first")).collect();
+    let (of_a, of_b) = (by_name(a), by_name(b));
+    let absent: Vec<String> = missing(a, &of_b, "second").chain(missing(b, &of_a, "first")).collect();
+    let mut bytes = 0;
     for x in a {
-        let Some(y) = b.iter().find(|y| y.name == x.name) else { continue };
+        let Some(y) = of_b.get(x.name.as_str()) else { continue };
         result.compared.tensors += 1;
-        if x.dtype == y.dtype && x.shape == y.shape && x.bytes == y.bytes {
+        bytes += x.bytes.len();
+        if x.word == y.word && x.shape == y.shape && x.bytes == y.bytes {
             continue;
         }
         result.differing.push(x.name.clone());
@@ -103,23 +110,27 @@ pub fn compare(a: &[Tensor], b: &[Tensor]) -> Comparison {
         (Some(_), _) => Verdict::Different,
         (None, Some(first)) => Verdict::unverified(Reason::NotComparable, first.clone()),
         (None, None) if result.compared == Compared::default() => return result,
+        (None, None) if bytes == 0 => Verdict::unverified(Reason::NoEvidence, "every tensor is empty"),
         (None, None) => Verdict::Same,
     };
     result.left_out.extend(absent);
     result
 }
 
-fn missing<'a>(a: &'a [Tensor], b: &'a [Tensor], side: &'a str) -> impl Iterator<Item = String> + 'a {
-    let gone = a.iter().filter(|x| b.iter().all(|y| y.name != x.name));
+fn by_name(list: &[Tensor]) -> BTreeMap<&str, &Tensor> {
+    list.iter().map(|t| (t.name.as_str(), t)).collect()
+}
+
+fn missing<'a>(a: &'a [Tensor], b: &'a BTreeMap<&str, &Tensor>, side: &'a str) -> impl Iterator<Item = String> + 'a {
+    let gone = a.iter().filter(|x| !b.contains_key(x.name.as_str()));
     gone.map(move |x| format!("{} is absent from the {side}", x.name))
 }
 
 fn divergence(x: &Tensor, y: &Tensor) -> Divergence {
-    let same_kind = x.dtype == y.dtype && x.shape == y.shape;
-    let text = |t: &Tensor| match t.dtype {
-        _ if same_kind => crate::digest::sha::sha256(&t.bytes).to_string(),
-        Some(dtype) => format!("{dtype:?}{:?}", t.shape),
-        None => format!("{} bytes", t.bytes.len()),
+    let same_kind = x.word == y.word && x.shape == y.shape;
+    let text = |t: &Tensor| match same_kind {
+        true => crate::digest::sha::sha256(&t.bytes).to_string(),
+        false => format!("{}{:?}", t.word, t.shape),
     };
     Divergence {
         kind: "tensor".into(),
@@ -158,7 +169,7 @@ mod tests {
             let at = at % xs.len();
             let mut ys = xs.clone();
             ys[at] ^= 1 << bit;
-            let tensor = |v: &[u32]| vec![Tensor { name: "w".into(), dtype: Some(Dtype::F32), shape: vec![v.len()], bytes: floats(v) }];
+            let tensor = |v: &[u32]| vec![Tensor { name: "w".into(), dtype: Some(Dtype::F32), word: "F32".into(), shape: vec![v.len()], bytes: floats(v) }];
             let result = compare(&tensor(&xs), &tensor(&ys));
             prop_assert_eq!(&result.verdict, &Verdict::Different);
             let e = result.first.unwrap().elements.unwrap();
@@ -170,7 +181,7 @@ mod tests {
         #[test]
         fn absence_is_never_same(names in prop::collection::btree_set("[a-c]", 0..3), others in prop::collection::btree_set("[a-c]", 0..3)) {
             let tensors = |n: &std::collections::BTreeSet<String>| -> Vec<Tensor> {
-                n.iter().map(|n| Tensor { name: n.clone(), dtype: None, shape: vec![1], bytes: vec![1] }).collect()
+                n.iter().map(|n| Tensor { name: n.clone(), dtype: None, word: "BF16".into(), shape: vec![1], bytes: vec![1] }).collect()
             };
             let verdict = compare(&tensors(&names), &tensors(&others)).verdict;
             prop_assert_eq!(verdict == Verdict::Same, names == others && !names.is_empty());

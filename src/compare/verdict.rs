@@ -151,7 +151,7 @@ pub struct Divergence {
     pub place: Place,
     /// tensor or metric
     pub name: String,
-    /// what was compared: `sha256`, `fp`, `metric`, `bytes`, `absent`
+    /// what was compared: `sha256`, `fp`, `metric`, `bytes`, `absent`, `declared`
     pub evidence: &'static str,
     /// both values
     pub values: [String; 2],

@@ -31,9 +31,7 @@ pub fn comparison(c: &Comparison) -> String {
         }
         let _ = writeln!(text, "  compared: {}", c.compared.words());
     }
-    if c.verdict != Verdict::Same {
-        c.noted.iter().for_each(|n| text.push_str(&format!("  noted: {n}\n")));
-    }
+    c.noted.iter().take(6).for_each(|n| text.push_str(&format!("  noted: {n}\n")));
     c.left_out.iter().take(5).for_each(|n| text.push_str(&format!("  left out: {n}\n")));
     if c.left_out.len() > 5 {
         let _ = writeln!(text, "  left out: {} more", c.left_out.len() - 5);

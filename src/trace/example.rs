@@ -39,10 +39,10 @@ pub fn records(rank: u32, world_size: u32) -> Vec<Record> {
     let step = Body {
         place: place(rank, 0),
         fp: fp.clone(),
+        sha256: sha.clone(),
         metrics: Ordered(vec![("loss".to_owned(), Number::new(0.25))]),
         ops: vec![op],
         values: Ordered(vec![("rng.sample".to_owned(), "07000000".to_owned())]),
-        ..Body::default()
     };
     let at_end = |eval| Body {
         place: Place { eval, ..place(rank, 1) },

@@ -1,14 +1,14 @@
 //! Reads a trace record by record and refuses what is not one.
 //!
 //! Verified: every line's chain (a changed record is named), that the first record is `open` and the last `close` with
-//! the right count and root, that digests name declared tensors, that lengths stay within limits whatever a file
-//! claims. Not verified: that the digests are those of the run; a lying engine writes a valid trace.
+//! the right count and root, what [`super::check`] demands of each record, that lengths stay within limits whatever a
+//! file claims. Not verified: that the digests are those of the run; a lying engine writes a valid trace.
 
-use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use super::check::Check;
+use super::files;
 use super::record::{Body, Close, Event, Open, Record, SCHEMA};
 use super::writer::{CHAIN_MEMBER, chain_next, chain_start, part_name};
 use crate::digest::root::root;
@@ -16,8 +16,10 @@ use crate::digest::sha::Digest;
 
 /// Longest line that is read, in bytes.
 pub const LINE_LIMIT: u64 = 64 << 20;
-/// Most bytes of one trace that are read, after decompression.
-pub const TRACE_LIMIT: u64 = 16 << 30;
+/// Most bytes of one trace that are read, after decompression: what a recorder writes at most, and its last lines.
+pub const TRACE_LIMIT: u64 = (4 << 30) + 2 * LINE_LIMIT;
+/// Most bytes of a trace that was not closed in which events are looked for.
+pub const PREFIX_LIMIT: u64 = 64 << 20;
 
 /// Why a file is not a complete trace.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +95,7 @@ pub struct Trace {
 
 /// Reads a whole trace file, plain or zstd.
 pub fn read(path: &Path) -> Result<Trace, ReadError> {
-    let file = File::open(path).map_err(|e| {
+    let file = files::open(path).map_err(|e| {
         let hint =
             if part_name(path).exists() { " (its run did not finish: there is only the unfinished .part)" } else { "" };
         ReadError::Unreadable { path: path.display().to_string(), detail: format!("{e}{hint}") }
@@ -119,8 +121,7 @@ pub fn read_from(path: &Path, source: impl BufRead) -> Result<Trace, ReadError> 
         Some(other) => return Err(lines.format(format!("the first record is {:?}, expected \"open\"", other.kind()))),
         None => return Err(lines.cut("")),
     };
-    check_open(&lines, &open)?;
-    let declared: BTreeSet<&str> = open.tensors.iter().map(|t| t.name.as_str()).collect();
+    let mut check = Check::open(&open).map_err(|detail| lines.format(detail))?;
     let (mut bodies, mut events) = (Vec::new(), Vec::new());
     let close = loop {
         let record = lines.next()?.ok_or_else(|| lines.cut(""))?;
@@ -131,22 +132,25 @@ pub fn read_from(path: &Path, source: impl BufRead) -> Result<Trace, ReadError> 
         match record {
             Record::Open(_) => return Err(lines.format("a second \"open\"".to_owned())),
             Record::Step(body) | Record::Eval(body) | Record::Fold(body) => {
-                check_body(&lines, &body, &declared)?;
+                check.body(kind, &body).map_err(|detail| lines.format(detail))?;
                 bodies.push((kind, body));
             }
-            Record::Event(event) => events.push(event),
+            Record::Event(event) => {
+                check.event(&event).map_err(|detail| lines.format(detail))?;
+                events.push(event);
+            }
             Record::Close(close) => break close,
         }
     };
-    check_close(&mut lines, &close, &declared)?;
+    check_close(&mut lines, &close, &check)?;
     let chain = lines.chain;
     Ok(Trace { path: path.to_owned(), open, bodies, events, close, chain })
 }
 
 /// Events in the readable prefix of a trace that was not closed; none when there is no such file.
 pub fn prefix_events(path: &Path) -> Vec<Event> {
-    let Ok(file) = File::open(path) else { return Vec::new() };
-    let mut lines = Lines { path, source: BufReader::new(file).take(TRACE_LIMIT), line: 0, chain: chain_start() };
+    let Ok(file) = files::open(path) else { return Vec::new() };
+    let mut lines = Lines { path, source: BufReader::new(file).take(PREFIX_LIMIT), line: 0, chain: chain_start() };
     let mut events = Vec::new();
     while let Ok(Some(record)) = lines.next() {
         if let Record::Event(event) = record {
@@ -156,48 +160,12 @@ pub fn prefix_events(path: &Path) -> Vec<Event> {
     events
 }
 
-fn check_open<R: BufRead>(lines: &Lines<'_, R>, open: &Open) -> Result<(), ReadError> {
-    if open.schema != SCHEMA {
-        return Err(lines.format(format!("schema {:?}, expected {SCHEMA:?}", open.schema)));
-    }
-    if open.world_size == 0 || open.rank >= open.world_size {
-        return Err(lines.format(format!("rank {} of a world of {}", open.rank, open.world_size)));
-    }
-    let mut seen = BTreeSet::new();
-    for tensor in &open.tensors {
-        if !seen.insert(&tensor.name) {
-            return Err(lines.format(format!("the tensor {:?} is declared twice", tensor.name)));
-        }
-        let size = tensor.shape.iter().try_fold(tensor.dtype.size() as u64, |n, d| n.checked_mul(*d));
-        if size.is_none() {
-            return Err(lines.format(format!("the tensor {:?} claims {:?} elements", tensor.name, tensor.shape)));
-        }
-    }
-    Ok(())
-}
-
-fn check_body<R: BufRead>(lines: &Lines<'_, R>, body: &Body, declared: &BTreeSet<&str>) -> Result<(), ReadError> {
-    let names = body.fp.iter().map(|(n, _)| n).chain(body.sha256.iter().map(|(n, _)| n));
-    for name in names.chain(body.values.iter().map(|(n, _)| n)) {
-        if !declared.contains(name) {
-            return Err(lines.format(format!("the tensor {name:?} is not declared in \"open\"")));
-        }
-    }
-    Ok(())
-}
-
-fn check_close<R: BufRead>(
-    lines: &mut Lines<'_, R>,
-    close: &Close,
-    declared: &BTreeSet<&str>,
-) -> Result<(), ReadError> {
+fn check_close<R: BufRead>(lines: &mut Lines<'_, R>, close: &Close, check: &Check) -> Result<(), ReadError> {
     if close.records != lines.line - 1 {
         let found = lines.line - 1;
         return Err(lines.altered(format!("it counts {} records before it, there are {found}", close.records)));
     }
-    if let Some((name, _)) = close.sha256.iter().find(|(n, _)| !declared.contains(n)) {
-        return Err(lines.format(format!("the tensor {name:?} is not declared in \"open\"")));
-    }
+    check.close(close).map_err(|detail| lines.format(detail))?;
     if root(close.sha256.iter()) != close.root {
         return Err(lines.altered("the root is not that of the final digests".to_owned()));
     }

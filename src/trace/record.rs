@@ -278,6 +278,7 @@ pub struct Open {
 
 /// Digests at one place.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(from = "super::strict::StrictBody")]
 pub struct Body {
     /// where
     #[serde(flatten)]
@@ -304,6 +305,7 @@ pub const NOT_FINITE: &str = "not-finite";
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(from = "super::strict::StrictEvent")]
 pub struct Event {
     /// where
     #[serde(flatten)]
