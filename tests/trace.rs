@@ -456,7 +456,7 @@ fn lone_metrics_lone_ranks_and_contradictions() {
     let noted = both(&all, &changed(|r| open(&mut r[0]).seed = Some(2)), &Scope::default());
     assert!(noted.noted.contains(&"seed: 1 | 2".to_owned()), "{:?}", noted.noted);
     let settings = changed(|r| open(&mut r[0]).settings = serde_json::json!({ "lr": 0.2 }));
-    assert!(both(&all, &settings, &Scope::default()).noted.iter().any(|n| n.contains("lr = 0.1")));
+    assert!(both(&all, &settings, &Scope::default()).noted.iter().any(|n| n.contains("lr: 0.1 | 0.2")));
     let event = changed(|r| {
         if let Record::Event(event) = &mut r[4] {
             event.detail = "used z".into();

@@ -215,9 +215,6 @@ impl<'a> Work<'a> {
                 self.differ(kind, x, y, name, "metric", [p.bits.clone(), q.bits.clone()]);
             }
         }
-        for (name, _) in y.metrics.iter().filter(|(name, _)| x.metrics.get(name).is_none()) {
-            self.absent.push(format!("metric {name} in {kind} at {}: absent on one side", y.place));
-        }
     }
 
     fn differ(&mut self, kind: &str, x: &Body, y: &Body, name: &str, evidence: &'static str, values: [String; 2]) {
@@ -226,7 +223,6 @@ impl<'a> Work<'a> {
             return;
         }
         let dtype = self.a.open.tensors.iter().find(|t| t.name == name).map(|t| t.dtype);
-        let found = culprit(&x.ops, &y.ops);
         self.result.first = Some(Divergence {
             kind: kind.to_owned(),
             place: x.place.clone(),
@@ -234,7 +230,7 @@ impl<'a> Work<'a> {
             evidence,
             values,
             elements: values_of(x, y, name, dtype),
-            operation: found.map(|c| c.operation.clone()),
+            operation: first_operation(&x.ops, &y.ops),
         });
     }
 
@@ -398,6 +394,19 @@ pub struct Culprit {
     pub outputs: Vec<String>,
     /// the inputs are the same set, read in another order
     pub reordered: bool,
+}
+
+/// The first operation whose output differs, and whether its inputs explain that, in words.
+fn first_operation(a: &[Op], b: &[Op]) -> Option<String> {
+    if let Some(found) = culprit(a, b) {
+        let how = if found.reordered { "the same inputs in another order" } else { "its inputs agree" };
+        return Some(format!("{}: {how}, its output differs", found.operation));
+    }
+    let (x, y) = a.iter().zip(b).find(|(x, y)| x.outputs != y.outputs)?;
+    let of_y = map(&y.inputs);
+    let inputs = x.inputs.iter().filter(|(name, fp)| of_y.get(name) != Some(fp)).map(|(name, _)| name);
+    let inputs: Vec<&str> = inputs.take(4).collect();
+    Some(format!("{}: its output differs, and so do inputs ({})", x.op, inputs.join(", ")))
 }
 
 /// Culprit rule of DESIGN.md section 4, over two lists of operations of one step.

@@ -157,7 +157,7 @@ pub struct Divergence {
     pub values: [String; 2],
     /// how the elements differ
     pub elements: Option<Elements>,
-    /// first operation whose inputs agree and whose output differs
+    /// first operation whose output differs, and what its inputs say, in words
     pub operation: Option<String>,
 }
 

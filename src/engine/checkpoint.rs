@@ -348,7 +348,7 @@ fn newest(folder: &Path) -> Result<PathBuf, CheckpointError> {
     best.map(|(_, p)| p).ok_or_else(|| fail(folder, format!("no complete checkpoint here (a folder fold-NNN-cycle-NNNNNN with {MANIFEST}); `samebits run --checkpoint DIR` writes them")))
 }
 
-/// The first key at which two settings differ, for a refusal.
+/// The first key at which two settings differ, with both values.
 pub fn first_difference(a: &serde_json::Value, b: &serde_json::Value, prefix: &str) -> Option<String> {
     match (a, b) {
         (serde_json::Value::Object(x), serde_json::Value::Object(y)) => {
@@ -360,6 +360,6 @@ pub fn first_difference(a: &serde_json::Value, b: &serde_json::Value, prefix: &s
             })
         }
         _ if a == b => None,
-        _ => Some(format!("{prefix} is {a} in the checkpoint, {b} in this run")),
+        _ => Some(format!("{prefix}: {a} | {b}")),
     }
 }

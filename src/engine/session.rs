@@ -133,7 +133,7 @@ impl Session {
         let json = |s: &Settings| serde_json::to_value(s).unwrap_or_default();
         if let Some(key) = checkpoint::first_difference(&json(&manifest.settings), &json(self.settings()), "") {
             return Err(refuse(format!(
-                "it was made by another configuration: {key}; --set can give this run the same"
+                "it was made by another configuration (checkpoint | this run): {key}; --set gives this run the same"
             )));
         }
         if manifest.contract != CONTRACT {

@@ -48,7 +48,7 @@ fn divergence(text: &mut String, d: &Divergence) {
     let _ = writeln!(text, "  first: {} in {at} (by {})", d.name, d.evidence);
     let _ = writeln!(text, "         {} | {}", d.values[0], d.values[1]);
     if let Some(operation) = &d.operation {
-        let _ = writeln!(text, "  operation: {operation}: its inputs agree, its output differs");
+        let _ = writeln!(text, "  operation: {operation}");
     }
     if let Some(e) = &d.elements {
         elements(text, e);
