@@ -8,6 +8,7 @@ use super::tensors::{self, Tensor};
 use super::traces;
 use super::verdict::{Comparison, Reason, Verdict};
 use crate::engine::checkpoint::{MANIFEST, TENSORS};
+use crate::engine::export;
 use crate::scenario::case::Scope;
 use crate::trace::reader::{self, ReadError, Trace};
 
@@ -75,7 +76,7 @@ fn read_folder(path: &Path) -> Result<Evidence, Unusable> {
     let entries = fs::read_dir(path).map_err(|e| unusable(Reason::NoEvidence, format!("{name}: {e}")))?;
     let mut inside: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
     inside.sort();
-    let is_export = path.join(files::INDEX).exists();
+    let is_export = path.join(export::INDEX).exists();
     let is_checkpoint = path.join(MANIFEST).exists() || (!is_export && path.join(TENSORS).exists());
     let has_traces = inside.iter().any(|p| is_trace(p) || ends(p, ".part"));
     if [is_export, is_checkpoint, has_traces].iter().filter(|x| **x).count() > 1 {

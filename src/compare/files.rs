@@ -12,11 +12,9 @@ use super::tensors::Tensor;
 use super::verdict::Reason;
 use crate::digest::sha::sha256;
 use crate::engine::checkpoint::{self, Checkpoint, Entry, MANIFEST, TENSORS};
+use crate::engine::export::INDEX;
 use crate::trace::files;
 use crate::trace::record::Dtype;
-
-/// List of tensors in an export.
-pub const INDEX: &str = "tensors.json";
 
 fn different(path: &Path, detail: impl std::fmt::Display) -> Unusable {
     unusable(Reason::NotComparable, format!("{}: {detail}", path.display()))

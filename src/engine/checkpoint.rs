@@ -19,7 +19,7 @@ use crate::scenario::request::Cut;
 use crate::scenario::settings::Settings;
 use crate::trace::observer::TensorView;
 use crate::trace::record::Dtype;
-use crate::trace::writer::sync_folder;
+use crate::trace::writer::{folder_of, sync_folder};
 
 /// Format of the manifest.
 pub const SCHEMA: &str = "samebits-checkpoint/1";
@@ -146,7 +146,7 @@ pub fn write_folder(
     fill: impl FnOnce(&Path) -> Result<(), CheckpointError>,
 ) -> Result<(), CheckpointError> {
     let io = |e: io::Error| fail(folder, e.to_string());
-    let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = folder_of(folder);
     fs::create_dir_all(parent).map_err(io)?;
     let temporary = tempfile::Builder::new().prefix(LEFTOVER).tempdir_in(parent).map_err(io)?;
     fill(temporary.path())?;
@@ -161,8 +161,9 @@ pub fn write_folder(
 
 /// Refuses to replace what no run of this program wrote.
 pub fn check_replaceable(folder: &Path) -> Result<(), CheckpointError> {
-    let ours =
-        |e: io::Result<fs::DirEntry>| e.is_ok_and(|e| ["tensors.json", MANIFEST].iter().any(|n| e.file_name() == *n));
+    let ours = |e: io::Result<fs::DirEntry>| {
+        e.is_ok_and(|e| [super::export::INDEX, MANIFEST].iter().any(|n| e.file_name() == *n))
+    };
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -181,7 +182,7 @@ const LEFTOVER: &str = ".samebits-unfinished-";
 /// Deletes a folder so that it is never seen half deleted under its name.
 pub fn discard(folder: &Path) -> Result<(), CheckpointError> {
     let io = |e: io::Error| fail(folder, e.to_string());
-    let parent = folder.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = folder_of(folder);
     let grave = tempfile::Builder::new().prefix(LEFTOVER).tempdir_in(parent).map_err(io)?;
     fs::rename(folder, grave.path().join("old")).map_err(io)?;
     grave.close().map_err(io)

@@ -111,7 +111,7 @@ impl Writer {
 }
 
 fn compress(from: &Path, to: &Path) -> io::Result<()> {
-    let folder = to.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(to);
     let mut out = tempfile::NamedTempFile::new_in(folder)?;
     zstd::stream::copy_encode(File::open(from)?, &mut out, 3)?;
     out.as_file().sync_all()?;
@@ -119,15 +119,20 @@ fn compress(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The folder that a path lies in; `.` for a bare name.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Makes a rename in a file's folder last.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     File::open(folder)?.sync_all()
 }
 
 /// Writes a whole file under its name only when complete: temporary name, sync, rename.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().filter(|f| !f.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     fs::create_dir_all(folder)?;
     let mut file = tempfile::Builder::new().prefix(".samebits-").tempfile_in(folder)?;
     file.write_all(bytes)?;
