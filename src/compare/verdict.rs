@@ -157,6 +157,9 @@ pub struct Divergence {
     pub values: [String; 2],
     /// how the elements differ
     pub elements: Option<Elements>,
+    /// the tensor that `elements` is about, when it is another one that differs at this place and has values
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elements_of: Option<String>,
     /// first operation whose output differs, and what its inputs say, in words
     pub operation: Option<String>,
 }
