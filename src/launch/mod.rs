@@ -1,4 +1,7 @@
 //! A plan carried out: local processes, each with a limit, several at a time.
 
+pub mod command;
+pub mod folder;
 pub mod process;
 pub mod slots;
+pub mod surroundings;
