@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use samebits::compare::files::parse_safetensors;
+use samebits::artifact::safe;
 use samebits::compare::tensors::{Tensor, compare};
 use samebits::compare::verdict::Verdict;
 use samebits::digest::sha::sha256;
@@ -30,7 +30,7 @@ fn manifest(bytes: &[u8]) -> Option<Manifest> {
 }
 
 fn tensors(bytes: &[u8]) -> Option<Vec<Tensor>> {
-    let list = parse_safetensors(bytes).ok()?;
+    let list = safe::parse(bytes).ok()?;
     let held = list.iter().fold(0, |n, t| n + t.bytes.len());
     assert!(held <= bytes.len(), "{held} bytes of tensors from {}", bytes.len());
     assert!(!matches!(compare(&list, &list).verdict, Verdict::Different), "tensors differ from themselves");

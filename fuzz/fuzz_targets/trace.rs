@@ -47,7 +47,7 @@ fn chained(bodies: &str) -> String {
 }
 
 fn check(text: &str, trace: &Trace) {
-    let declared = |name: &str| trace.open.tensors.iter().any(|t| t.name == name);
+    let declared = |name: &str| trace.declared().any(|t| t.name == name);
     for (_, body) in &trace.bodies {
         assert!(body.fp.iter().all(|(name, _)| declared(name)));
     }

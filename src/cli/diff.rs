@@ -11,7 +11,8 @@ use crate::{say, tell};
 /// Arguments of `samebits diff`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A trace, a folder with a trace a rank, an export, a checkpoint or a safetensors file
+    /// A trace, a folder with a trace a rank, an export, a checkpoint, any file (npy, npz, PyTorch and safetensors by
+    /// tensor, others by byte) or a folder of files
     pub a: PathBuf,
     /// The other
     pub b: PathBuf,

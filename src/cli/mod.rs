@@ -40,7 +40,7 @@ pub enum Command {
     Run(run::Args),
     /// Verify cases: arms in fresh processes, against each other and the goldens
     Test(test::Args),
-    /// Compare two runs: traces, exports, checkpoints or safetensors files
+    /// Compare two runs: traces, exports, checkpoints, files of tensors or whole folders
     Diff(diff::Args),
     /// Take pending goldens over, with a reason
     Accept(accept::Args),

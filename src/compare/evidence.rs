@@ -1,8 +1,10 @@
-//! What lies behind a path: a trace, a folder with a trace a rank, an export, a checkpoint, a safetensors file.
+//! What lies behind a path: a trace, a folder with a trace a rank, an export, a checkpoint, files of tensors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::artifacts::{self, holds_trace, is_trace_name};
+pub use super::artifacts::{artifacts, read_file};
 use super::files;
 use super::tensors::{self, Tensor};
 use super::traces;
@@ -24,13 +26,17 @@ pub enum Evidence {
     Tensors(Tensors),
 }
 
-/// Tensors of an export, a checkpoint or a file.
-#[derive(Debug)]
+/// Tensors of an export, a checkpoint or files.
+#[derive(Debug, Default)]
 pub struct Tensors {
     /// in the order of the file
     pub list: Vec<Tensor>,
     /// where the files contradict each other: with any of these nothing is `same`
     pub notes: Vec<String>,
+    /// how files were read, which is told and decides nothing
+    pub remarks: Vec<String>,
+    /// one tensor of one file, named by that file
+    pub unnamed: bool,
 }
 
 /// Evidence that cannot be used, and why.
@@ -64,11 +70,7 @@ pub fn read(path: &Path) -> Result<Evidence, Unusable> {
     if kind.is_dir() {
         return read_folder(path);
     }
-    if path.extension().is_some_and(|e| e == "safetensors") {
-        let list = files::safetensors_file(path)?;
-        return Ok(Evidence::Tensors(Tensors { list, notes: Vec::new() }));
-    }
-    Ok(Evidence::Traces(vec![reader::read(path)?]))
+    read_file(path)
 }
 
 fn read_folder(path: &Path) -> Result<Evidence, Unusable> {
@@ -78,7 +80,10 @@ fn read_folder(path: &Path) -> Result<Evidence, Unusable> {
     inside.sort();
     let is_export = path.join(export::INDEX).exists();
     let is_checkpoint = path.join(MANIFEST).exists() || (!is_export && path.join(TENSORS).exists());
-    let has_traces = inside.iter().any(|p| is_trace(p) || ends(p, ".part"));
+    // A log in JSON Lines beside other files is no trace; alone, it is one that cannot be read.
+    let (named, other): (Vec<&PathBuf>, Vec<&PathBuf>) = inside.iter().partition(|p| is_trace_name(p));
+    let unfinished = other.iter().any(|p| ends(p, ".part"));
+    let has_traces = unfinished || (!named.is_empty() && other.is_empty()) || named.iter().any(|p| holds_trace(p));
     if [is_export, is_checkpoint, has_traces].iter().filter(|x| **x).count() > 1 {
         let detail = format!("{name}: more than one of an export, a checkpoint and traces lies here; name one of them");
         return Err(unusable(Reason::NotComparable, detail));
@@ -86,16 +91,13 @@ fn read_folder(path: &Path) -> Result<Evidence, Unusable> {
     match (is_export, is_checkpoint) {
         (true, _) => files::export(path).map(Evidence::Tensors),
         (_, true) => files::checkpoint(path).map(Evidence::Tensors),
-        _ => ranks(path, &inside).map(Evidence::Traces),
+        _ if has_traces => ranks(path, &inside).map(Evidence::Traces),
+        _ => artifacts::folder(path).map(Evidence::Tensors),
     }
 }
 
 fn ends(path: &Path, end: &str) -> bool {
     path.to_string_lossy().ends_with(end)
-}
-
-fn is_trace(path: &Path) -> bool {
-    ends(path, ".jsonl") || ends(path, ".jsonl.zst")
 }
 
 /// A folder with a trace a rank.
@@ -104,7 +106,7 @@ fn ranks(path: &Path, inside: &[PathBuf]) -> Result<Vec<Trace>, Unusable> {
     if let Some(part) = inside.iter().find(|p| ends(p, ".part")) {
         return Err(unusable(Reason::CutTrace, format!("{}: this rank did not finish", part.display())));
     }
-    let found = inside.iter().filter(|p| is_trace(p));
+    let found = inside.iter().filter(|p| is_trace_name(p));
     let mut traces = found.map(|p| Ok(reader::read(p)?)).collect::<Result<Vec<Trace>, Unusable>>()?;
     traces.sort_by_key(|t| t.open.rank);
     let Some(first) = traces.first() else {
@@ -131,7 +133,13 @@ pub fn compare(a: &Path, b: &Path, scope: &Scope) -> Comparison {
     match (read(a), read(b)) {
         (Err(e), _) | (_, Err(e)) => Comparison::unverified(e.reason, e.detail),
         (Ok(Evidence::Traces(x)), Ok(Evidence::Traces(y))) => compare_ranks(&x, &y, scope),
-        (Ok(Evidence::Tensors(x)), Ok(Evidence::Tensors(y))) => compare_tensors(&x, &y, scope),
+        (Ok(Evidence::Tensors(x)), Ok(Evidence::Tensors(mut y))) => {
+            // `a.npy` and `b.npy` are one array each, whatever the files are called.
+            if let ([one], [other], true) = (x.list.as_slice(), y.list.as_mut_slice(), x.unnamed && y.unnamed) {
+                other.name.clone_from(&one.name);
+            }
+            compare_tensors(&x, &y, scope)
+        }
         _ => Comparison::unverified(Reason::NotComparable, "one is a trace, the other holds tensors"),
     }
 }
@@ -139,7 +147,7 @@ pub fn compare(a: &Path, b: &Path, scope: &Scope) -> Comparison {
 /// Compares tensors by name; what contradicts itself is never `same`.
 pub fn compare_tensors(a: &Tensors, b: &Tensors, scope: &Scope) -> Comparison {
     if !scope.kinds.is_empty() || !scope.folds.is_empty() {
-        let detail = "kinds and folds do not apply to an export, a checkpoint or a safetensors file";
+        let detail = "kinds and folds do not apply to an export, a checkpoint or other files of tensors";
         return Comparison::unverified(Reason::NoEvidence, detail);
     }
     let keep = |list: &[Tensor]| -> Vec<Tensor> {
@@ -147,16 +155,20 @@ pub fn compare_tensors(a: &Tensors, b: &Tensors, scope: &Scope) -> Comparison {
     };
     let (x, y) = (keep(&a.list), keep(&b.list));
     let mut result = tensors::compare(&x, &y);
-    result.noted = [a.notes.clone(), b.notes.clone()].concat();
+    let contradictions = [a.notes.clone(), b.notes.clone()].concat();
+    let mut remarks = [a.remarks.clone(), b.remarks.clone()].concat();
+    let mut seen = std::collections::BTreeSet::new();
+    remarks.retain(|r| seen.insert(r.clone()));
     let matched = |p: &String| [&x, &y].iter().all(|list| list.iter().any(|t| traces::fits(p, &t.name)));
     if result.verdict != Verdict::Different {
         if let Some(pattern) = scope.tensors.iter().find(|p| !matched(p)) {
             let detail = format!("nothing was compared for: tensors {pattern}");
             result.verdict = Verdict::unverified(Reason::NoEvidence, detail);
-        } else if let Some(note) = result.noted.first() {
+        } else if let Some(note) = contradictions.first() {
             result.verdict = Verdict::unverified(Reason::AlteredTrace, note.clone());
         }
     }
+    result.noted = [contradictions, remarks].concat();
     result
 }
 

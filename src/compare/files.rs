@@ -5,32 +5,25 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use safetensors::SafeTensors;
-
 use super::evidence::{FILE_LIMIT, Tensors, Unusable, unusable};
 use super::tensors::Tensor;
 use super::verdict::Reason;
+use crate::artifact::safe;
 use crate::digest::sha::sha256;
 use crate::engine::checkpoint::{self, Checkpoint, Entry, MANIFEST, TENSORS};
 use crate::engine::export::INDEX;
 use crate::trace::files;
-use crate::trace::record::Dtype;
 
-fn different(path: &Path, detail: impl std::fmt::Display) -> Unusable {
+pub(super) fn different(path: &Path, detail: impl std::fmt::Display) -> Unusable {
     unusable(Reason::NotComparable, format!("{}: {detail}", path.display()))
 }
 
-fn read_limited(path: &Path) -> Result<Vec<u8>, Unusable> {
+pub(super) fn read_limited(path: &Path) -> Result<Vec<u8>, Unusable> {
     files::read(path, FILE_LIMIT).map_err(|e| {
         let long = e.kind() == std::io::ErrorKind::FileTooLarge;
         let reason = if long { Reason::NotComparable } else { Reason::NoEvidence };
         unusable(reason, format!("{}: {e}", path.display()))
     })
-}
-
-/// Name of a type, as exports and traces write it.
-fn word(dtype: Dtype) -> String {
-    format!("{dtype:?}")
 }
 
 /// An export: raw files are compared; index, raw files and safetensors file must say the same.
@@ -43,18 +36,18 @@ pub fn export(path: &Path) -> Result<Tensors, Unusable> {
         let file = path.join(format!("{}.bin", entry.name));
         let bytes = read_limited(&file)?;
         if checkpoint::claimed_bytes(entry) != Some(bytes.len() as u64) {
-            let detail = format!("{} bytes; its index says {:?}{:?}", bytes.len(), entry.dtype, entry.shape);
+            let detail = format!("{} bytes; its index says {}{:?}", bytes.len(), entry.dtype.word(), entry.shape);
             return Err(different(&file, detail));
         }
         if sha256(&bytes) != entry.sha256 {
             notes.push(format!("{}: its bytes are not those of its index", file.display()));
         }
         let (name, shape) = (entry.name.clone(), entry.shape.clone());
-        list.push(Tensor { name, dtype: Some(entry.dtype), word: word(entry.dtype), shape, bytes });
+        list.push(Tensor { name, dtype: Some(entry.dtype), word: entry.dtype.word().to_owned(), shape, bytes });
     }
     let file = path.join(TENSORS);
     notes.extend(disagreements(&file, &list, &safetensors_file(&file)?));
-    Ok(Tensors { list, notes })
+    Ok(Tensors { list, notes, ..Tensors::default() })
 }
 
 /// Names must be plain and given once, and every raw file must be listed.
@@ -107,12 +100,12 @@ pub fn checkpoint(path: &Path) -> Result<Tensors, Unusable> {
     let tensor = |(entry, bytes): (&Entry, Vec<u8>)| Tensor {
         name: entry.name.clone(),
         dtype: Some(entry.dtype),
-        word: word(entry.dtype),
+        word: entry.dtype.word().to_owned(),
         shape: entry.shape.clone(),
         bytes,
     };
     let list = read.tensors().map_err(refuse)?.into_iter().map(tensor).collect();
-    Ok(Tensors { list, notes: Vec::new() })
+    Ok(Tensors { list, ..Tensors::default() })
 }
 
 /// Tensors of a safetensors file, whose header must fit the file before all of it is read.
@@ -127,28 +120,5 @@ pub fn safetensors_file(path: &Path) -> Result<Vec<Tensor>, Unusable> {
         let detail = format!("not a whole safetensors file: a header of {header} bytes in a file of {size}");
         return Err(different(path, detail));
     }
-    parse_safetensors(&read_limited(path)?).map_err(|e| different(path, e))
-}
-
-/// Tensors of a safetensors file, in the file's order.
-pub fn parse_safetensors(bytes: &[u8]) -> Result<Vec<Tensor>, String> {
-    let safe = SafeTensors::deserialize(bytes).map_err(|e| format!("not a whole safetensors file: {e}"))?;
-    let dtype = |d| match d {
-        safetensors::Dtype::U8 => Some(Dtype::U8),
-        safetensors::Dtype::U32 => Some(Dtype::U32),
-        safetensors::Dtype::U64 => Some(Dtype::U64),
-        safetensors::Dtype::F32 => Some(Dtype::F32),
-        safetensors::Dtype::F64 => Some(Dtype::F64),
-        _ => None,
-    };
-    let mut views: Vec<_> = safe.tensors();
-    views.sort_by_key(|(_, view)| view.data().as_ptr() as usize - bytes.as_ptr() as usize);
-    let tensor = |(name, view): (String, safetensors::tensor::TensorView<'_>)| Tensor {
-        name,
-        dtype: dtype(view.dtype()),
-        word: format!("{:?}", view.dtype()),
-        shape: view.shape().to_vec(),
-        bytes: view.data().to_vec(),
-    };
-    Ok(views.into_iter().map(tensor).collect())
+    safe::parse(&read_limited(path)?).map_err(|e| different(path, e))
 }

@@ -37,7 +37,8 @@ fn events(a: &Trace, b: &Trace) -> Option<String> {
     let (x, y) = (told(a), told(b));
     let at = (0..x.len() + y.len()).find(|i| x.get(*i) != y.get(*i))?;
     let text = |e: Option<&Event>| match e {
-        Some(e) => format!("{} at {} ({})", e.name, e.place, e.detail),
+        Some(e) if e.tensors.is_empty() => format!("{} at {} ({})", e.name, e.place, e.detail),
+        Some(e) => format!("{} at {} ({}; {} tensors declared)", e.name, e.place, e.detail, e.tensors.len()),
         None => "no more".to_owned(),
     };
     Some(format!("events: {} | {}", text(x.get(at)), text(y.get(at))))

@@ -5,23 +5,9 @@
 use std::collections::BTreeMap;
 
 use super::verdict::{Compared, Comparison, Divergence, Elements, Reason, Verdict};
+pub use crate::artifact::Tensor;
 use crate::bits::ulp;
 use crate::trace::record::{Dtype, Place};
-
-/// A named tensor in memory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tensor {
-    /// name
-    pub name: String,
-    /// element type; None for bytes of unknown meaning
-    pub dtype: Option<Dtype>,
-    /// name of the element type, also of one that traces do not know
-    pub word: String,
-    /// sizes
-    pub shape: Vec<usize>,
-    /// raw little-endian bytes
-    pub bytes: Vec<u8>,
-}
 
 /// How the elements of two tensors of one type and length differ; None when they do not.
 pub fn elements(dtype: Option<Dtype>, a: &[u8], b: &[u8]) -> Option<Elements> {
@@ -41,8 +27,8 @@ pub fn elements(dtype: Option<Dtype>, a: &[u8], b: &[u8]) -> Option<Elements> {
             found.values = dtype.and_then(|d| Some([value_text(d, x)?, value_text(d, y)?]));
         }
         found.differing += 1;
-        if matches!(dtype, Some(Dtype::F32 | Dtype::F64)) {
-            count(&mut found, &mut buckets, x, y);
+        if let Some(distance) = dtype.and_then(|d| distance(d, x, y)) {
+            count(&mut found, &mut buckets, distance);
         }
     }
     let bucket = |(i, n): (usize, &u64)| (*n > 0 && i > 0).then(|| (bucket_name(i), *n));
@@ -50,23 +36,68 @@ pub fn elements(dtype: Option<Dtype>, a: &[u8], b: &[u8]) -> Option<Elements> {
     Some(found)
 }
 
-fn count(found: &mut Elements, buckets: &mut [u64; 65], x: &[u8], y: &[u8]) {
-    match distance(x, y) {
-        None => found.nans += 1,
-        Some(0) => found.zero_signs += 1,
-        Some(d) => {
+/// How far apart two floats are that differ in a bit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Distance {
+    /// 0 ULP: zeros of other sign
+    ZeroSigns,
+    /// so many ULP
+    Ulp(u64),
+    /// no distance: one is a NaN
+    Nan,
+}
+
+fn count(found: &mut Elements, buckets: &mut [u64; 65], distance: Distance) {
+    match distance {
+        Distance::Nan => found.nans += 1,
+        Distance::ZeroSigns => found.zero_signs += 1,
+        Distance::Ulp(d) => {
             buckets[64 - d.leading_zeros() as usize] += 1;
             found.max_ulp = if found.max_ulp.is_none_or(|m| d > m) { Some(d) } else { found.max_ulp };
         }
     }
 }
 
-fn distance(x: &[u8], y: &[u8]) -> Option<u64> {
-    match (<[u8; 4]>::try_from(x), <[u8; 4]>::try_from(y), <[u8; 8]>::try_from(x), <[u8; 8]>::try_from(y)) {
-        (Ok(x), Ok(y), ..) => ulp::distance(u32::from_le_bytes(x), u32::from_le_bytes(y)),
-        (.., Ok(x), Ok(y)) => ulp::distance64(u64::from_le_bytes(x), u64::from_le_bytes(y)),
+/// Distance of two elements; None where the type has none. That of a complex number is that of its farther component.
+fn distance(dtype: Dtype, x: &[u8], y: &[u8]) -> Option<Distance> {
+    let ulp = match dtype {
+        Dtype::F16 => ulp::distance16(u16_of(x)?, u16_of(y)?, ulp::INFINITY_F16),
+        Dtype::Bf16 => ulp::distance16(u16_of(x)?, u16_of(y)?, ulp::INFINITY_BF16),
+        Dtype::F32 => ulp::distance(u32_of(x)?, u32_of(y)?),
+        Dtype::F64 => ulp::distance64(u64_of(x)?, u64_of(y)?),
+        Dtype::C64 | Dtype::C128 => {
+            let (half, part) = component(dtype)?;
+            let parts = x.chunks(half).zip(y.chunks(half)).filter(|(x, y)| x != y);
+            return parts.filter_map(|(x, y)| distance(part, x, y)).max();
+        }
+        _ => return None,
+    };
+    Some(match ulp {
+        None => Distance::Nan,
+        Some(0) => Distance::ZeroSigns,
+        Some(d) => Distance::Ulp(d),
+    })
+}
+
+/// Size and type of a complex number's components.
+fn component(dtype: Dtype) -> Option<(usize, Dtype)> {
+    match dtype {
+        Dtype::C64 => Some((4, Dtype::F32)),
+        Dtype::C128 => Some((8, Dtype::F64)),
         _ => None,
     }
+}
+
+fn u16_of(x: &[u8]) -> Option<u16> {
+    x.try_into().ok().map(u16::from_le_bytes)
+}
+
+fn u32_of(x: &[u8]) -> Option<u32> {
+    x.try_into().ok().map(u32::from_le_bytes)
+}
+
+fn u64_of(x: &[u8]) -> Option<u64> {
+    x.try_into().ok().map(u64::from_le_bytes)
 }
 
 fn bucket_name(i: usize) -> String {
@@ -80,11 +111,27 @@ fn bits_text(x: &[u8]) -> String {
 
 fn value_text(dtype: Dtype, x: &[u8]) -> Option<String> {
     Some(match dtype {
+        Dtype::Bool => match x.first()? {
+            0 => "false".to_owned(),
+            1 => "true".to_owned(),
+            other => format!("{other}, which is no bool"),
+        },
         Dtype::U8 => x.first()?.to_string(),
-        Dtype::U32 => u32::from_le_bytes(x.try_into().ok()?).to_string(),
-        Dtype::U64 => u64::from_le_bytes(x.try_into().ok()?).to_string(),
-        Dtype::F32 => format!("{:e}", f32::from_le_bytes(x.try_into().ok()?)),
-        Dtype::F64 => format!("{:e}", f64::from_le_bytes(x.try_into().ok()?)),
+        Dtype::I8 => (*x.first()? as i8).to_string(),
+        Dtype::U16 => u16_of(x)?.to_string(),
+        Dtype::I16 => (u16_of(x)? as i16).to_string(),
+        Dtype::U32 => u32_of(x)?.to_string(),
+        Dtype::I32 => (u32_of(x)? as i32).to_string(),
+        Dtype::U64 => u64_of(x)?.to_string(),
+        Dtype::I64 => (u64_of(x)? as i64).to_string(),
+        Dtype::F16 => format!("{:e}", ulp::f16_value(u16_of(x)?)),
+        Dtype::Bf16 => format!("{:e}", ulp::bf16_value(u16_of(x)?)),
+        Dtype::F32 => format!("{:e}", f32::from_bits(u32_of(x)?)),
+        Dtype::F64 => format!("{:e}", f64::from_bits(u64_of(x)?)),
+        Dtype::C64 | Dtype::C128 => {
+            let (half, part) = component(dtype)?;
+            format!("({}, {})", value_text(part, x.get(..half)?)?, value_text(part, x.get(half..)?)?)
+        }
     })
 }
 
@@ -163,6 +210,33 @@ mod tests {
         assert_eq!((e.max_ulp, e.histogram), (Some(5), vec![("1".into(), 1), ("4..7".into(), 1)]));
     }
 
+    /// Would fail if a type lost its values, or a complex number the distance of either component.
+    #[test]
+    fn every_type_has_values() {
+        for (dtype, a, b, values, ulp) in [
+            (Dtype::Bool, vec![0], vec![1], ["false", "true"], None),
+            (Dtype::I8, vec![0xff], vec![1], ["-1", "1"], None),
+            (Dtype::I16, vec![0xfe, 0xff], vec![1, 0], ["-2", "1"], None),
+            (Dtype::U16, vec![0xfe, 0xff], vec![1, 0], ["65534", "1"], None),
+            (Dtype::I32, (-7i32).to_le_bytes().into(), 7i32.to_le_bytes().into(), ["-7", "7"], None),
+            (Dtype::I64, i64::MIN.to_le_bytes().into(), 7i64.to_le_bytes().into(), ["-9223372036854775808", "7"], None),
+            (Dtype::F16, vec![0, 0x3c], vec![3, 0x3c], ["1e0", "1.0029297e0"], Some(3)),
+            (Dtype::Bf16, vec![0x80, 0x3f], vec![0x81, 0x3f], ["1e0", "1.0078125e0"], Some(1)),
+            (Dtype::C64, floats(&[0, 1]), floats(&[0x8000_0000, 5]), ["(0e0, 1e-45)", "(-0e0, 7e-45)"], Some(4)),
+        ] {
+            let e = elements(Some(dtype), &a, &b).unwrap();
+            assert_eq!((e.values.unwrap(), e.max_ulp, e.total), (values.map(str::to_owned), ulp, 1), "{dtype:?}");
+        }
+        let zeros = elements(Some(Dtype::C64), &floats(&[0, 1]), &floats(&[0x8000_0000, 1])).unwrap();
+        let nans = elements(Some(Dtype::C64), &floats(&[0, 0x7fc0_0000]), &floats(&[1, 0x7fc0_0001])).unwrap();
+        assert_eq!((zeros.zero_signs, nans.nans, nans.max_ulp), (1, 1, None));
+        assert!(
+            Dtype::ALL
+                .iter()
+                .all(|(word, d)| d.word() == *word && format!("\"{word}\"") == serde_json::to_string(d).unwrap())
+        );
+    }
+
     proptest! {
         /// Would fail if any changed byte could pass, or an equal pair be reported.
         #[test]
@@ -170,7 +244,7 @@ mod tests {
             let at = at % xs.len();
             let mut ys = xs.clone();
             ys[at] ^= 1 << bit;
-            let tensor = |v: &[u32]| vec![Tensor { name: "w".into(), dtype: Some(Dtype::F32), word: "F32".into(), shape: vec![v.len()], bytes: floats(v) }];
+            let tensor = |v: &[u32]| vec![Tensor { name: "w".into(), dtype: Some(Dtype::F32), word: "f32".into(), shape: vec![v.len()], bytes: floats(v) }];
             let result = compare(&tensor(&xs), &tensor(&ys));
             prop_assert_eq!(&result.verdict, &Verdict::Different);
             let e = result.first.unwrap().elements.unwrap();
@@ -182,7 +256,7 @@ mod tests {
         #[test]
         fn absence_is_never_same(names in prop::collection::btree_set("[a-c]", 0..3), others in prop::collection::btree_set("[a-c]", 0..3)) {
             let tensors = |n: &std::collections::BTreeSet<String>| -> Vec<Tensor> {
-                n.iter().map(|n| Tensor { name: n.clone(), dtype: None, word: "BF16".into(), shape: vec![1], bytes: vec![1] }).collect()
+                n.iter().map(|n| Tensor { name: n.clone(), dtype: None, word: "bf16".into(), shape: vec![1], bytes: vec![1] }).collect()
             };
             let verdict = compare(&tensors(&names), &tensors(&others)).verdict;
             prop_assert_eq!(verdict == Verdict::Same, names == others && !names.is_empty());

@@ -62,16 +62,15 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     /// Types and shapes that both sides declare must agree, and neither may declare more.
     fn declared(&mut self) {
-        let map =
-            |t: &'a Trace| -> BTreeMap<&'a str, _> { t.open.tensors.iter().map(|t| (t.name.as_str(), t)).collect() };
+        let map = |t: &'a Trace| -> BTreeMap<&'a str, _> { t.declared().map(|t| (t.name.as_str(), t)).collect() };
         let (of_a, of_b) = (map(self.a), map(self.b));
-        let in_order = self.a.open.tensors.iter().chain(&self.b.open.tensors).map(|t| t.name.as_str());
+        let in_order = self.a.declared().chain(self.b.declared()).map(|t| t.name.as_str());
         let mut seen = BTreeSet::new();
         for name in in_order.filter(|n| seen.insert(*n) && wants_tensor(self.scope, n)) {
             match (of_a.get(name), of_b.get(name)) {
                 (Some(x), Some(y)) => {
                     if x.dtype != y.dtype || x.shape != y.shape {
-                        let text = [x, y].map(|t| format!("{:?}{:?}", t.dtype, t.shape));
+                        let text = [x, y].map(|t| format!("{}{:?}", t.dtype.word(), t.shape));
                         let same_record = self.result.first.as_ref().is_none_or(|f| f.kind == "open");
                         if same_record {
                             self.differ("open", &Body::default(), &Body::default(), name, "declared", text);
@@ -216,7 +215,7 @@ impl<'a> Work<'a> {
 
     fn differ(&mut self, kind: &str, x: &Body, y: &Body, name: &str, evidence: &'static str, values: [String; 2]) {
         self.result.differing.push(name.to_owned());
-        let dtype = self.a.open.tensors.iter().find(|t| t.name == name).map(|t| t.dtype);
+        let dtype = self.a.declared().find(|t| t.name == name).map(|t| t.dtype);
         if let Some(first) = &mut self.result.first {
             // A tensor too large for its values to be kept gives way to the next one that has them.
             if first.elements.is_none() {
@@ -310,7 +309,7 @@ impl<'a> Work<'a> {
 
     /// Declared tensors that no compared record holds.
     fn unseen(&mut self) {
-        let declared = self.a.open.tensors.iter().map(|t| t.name.as_str());
+        let declared = self.a.declared().map(|t| t.name.as_str());
         let wanted = declared.filter(|n| wants_tensor(self.scope, n) && !self.matched.names.contains(*n));
         let unseen: Vec<&str> = wanted.collect();
         if let Some(some) =

@@ -16,7 +16,7 @@ pub const DETECTOR: Detector = Detector {
 
 fn look(evidence: &Evidence<'_>) -> Option<Finding> {
     let trace = evidence.base()?;
-    let size = |name: &str| trace.open.tensors.iter().find(|t| t.name == name).and_then(|t| t.shape.first().copied());
+    let size = |name: &str| trace.declared().find(|t| t.name == name).and_then(|t| t.shape.first().copied());
     let (environments, rows) = (size("env.time")?, size("replay.time")?);
     let n_step = trace.open.settings["training"]["n_step"].as_u64()?;
     let (place, row) = first_bad(trace, environments, rows, n_step)?;

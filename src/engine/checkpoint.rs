@@ -119,21 +119,34 @@ pub fn entries_root(entries: &[Entry]) -> Digest {
     root(entries.iter().map(|e| (e.name.as_str(), &e.sha256)))
 }
 
-fn safe_dtype(dtype: Dtype) -> safetensors::Dtype {
-    match dtype {
+/// The type of the same name; None for one that safetensors does not have.
+fn safe_dtype(dtype: Dtype) -> Option<safetensors::Dtype> {
+    Some(match dtype {
+        Dtype::Bool => safetensors::Dtype::BOOL,
         Dtype::U8 => safetensors::Dtype::U8,
+        Dtype::I8 => safetensors::Dtype::I8,
+        Dtype::U16 => safetensors::Dtype::U16,
+        Dtype::I16 => safetensors::Dtype::I16,
         Dtype::U32 => safetensors::Dtype::U32,
+        Dtype::I32 => safetensors::Dtype::I32,
         Dtype::U64 => safetensors::Dtype::U64,
+        Dtype::I64 => safetensors::Dtype::I64,
+        Dtype::F16 => safetensors::Dtype::F16,
+        Dtype::Bf16 => safetensors::Dtype::BF16,
         Dtype::F32 => safetensors::Dtype::F32,
         Dtype::F64 => safetensors::Dtype::F64,
-    }
+        Dtype::C64 => safetensors::Dtype::C64,
+        Dtype::C128 => return None,
+    })
 }
 
 /// Writes tensors as one safetensors file, synced.
 pub fn write_safetensors(path: &Path, tensors: &[TensorView<'_>]) -> Result<(), CheckpointError> {
     let mut views = Vec::with_capacity(tensors.len());
     for t in tensors {
-        let view = SafeView::new(safe_dtype(t.dtype), t.shape.clone(), t.bytes);
+        let dtype = safe_dtype(t.dtype);
+        let dtype = dtype.ok_or_else(|| fail(path, format!("{}: safetensors has no {}", t.name, t.dtype.word())))?;
+        let view = SafeView::new(dtype, t.shape.clone(), t.bytes);
         views.push((t.name.clone(), view.map_err(|e| fail(path, format!("{}: {e}", t.name)))?));
     }
     safetensors::serialize_to_file(views, None, path).map_err(|e| fail(path, e.to_string()))?;
@@ -282,7 +295,7 @@ impl Checkpoint {
         }
         for entry in &self.manifest.tensors {
             let view = safe.tensor(&entry.name).map_err(|e| fail(&path, e.to_string()))?;
-            if view.dtype() != safe_dtype(entry.dtype) || view.shape() != entry.shape {
+            if Some(view.dtype()) != safe_dtype(entry.dtype) || view.shape() != entry.shape {
                 return Err(fail(&path, format!("{}: type or shape is not the manifest's", entry.name)));
             }
             if sha256(view.data()) != entry.sha256 {

@@ -295,7 +295,7 @@ impl<'a> Running<'a> {
         }
         let detail = format!("threads {flushing:?} flush subnormals to zero");
         let place = place(trainer, trainer.state.fold_updates);
-        Ok(self.observer.event(Event { place, name: "float-mode".into(), detail, fp: Ordered::default() })?)
+        Ok(self.observer.event(Event { place, name: "float-mode".into(), detail, ..Event::default() })?)
     }
 
     fn save(&mut self, trainer: &Trainer<'_>, cycle: u64) -> Result<(), Stop> {
@@ -334,7 +334,7 @@ impl<'a> Running<'a> {
         let written = tensors.filter(|t| name != "checkpoint" || !checkpoint::omitted(&t.name, fault));
         let fp = Ordered(written.map(|t| (t.name.clone(), t.step_fingerprint())).collect());
         let place = place(trainer, trainer.state.fold_updates);
-        Ok(self.observer.event(Event { place, name: name.into(), detail: cut.name(), fp })?)
+        Ok(self.observer.event(Event { place, name: name.into(), detail: cut.name(), fp, ..Event::default() })?)
     }
 
     /// Loads a checkpoint; returns the cycles done.
@@ -376,7 +376,7 @@ impl<'a> Running<'a> {
             Report { place: place(trainer, found.step), tensors: trainer.state.tensors(), ..Report::default() };
         self.observer.report(Moment::Step, &report)?;
         let place = place(trainer, found.step);
-        let event = Event { place, name: NOT_FINITE.into(), detail: found.element_name(), fp: Ordered::default() };
+        let event = Event { place, name: NOT_FINITE.into(), detail: found.element_name(), ..Event::default() };
         self.observer.event(event)?;
         self.close(Status::NotFinite, &trainer.state.tensors(), Some(found))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{Body, Close, Event, Level, Number, Open, Ordered, SCHEMA, Status};
+use super::record::{Body, Close, Event, Level, Number, Open, Ordered, SCHEMA, Status, TensorDecl};
 use crate::bits::ulp;
 use crate::digest::fingerprint::fingerprint;
 use crate::digest::sha::{Digest, from_hex, sha256};
@@ -16,7 +16,7 @@ type Series = (Option<u32>, &'static str, Option<String>);
 #[derive(Debug)]
 pub struct Check {
     level: Level,
-    /// bytes by declared tensor
+    /// bytes by declared tensor, late ones too
     declared: BTreeMap<String, u64>,
     /// last (step, evaluation) by fold, kind and phase
     last: BTreeMap<Series, (Option<u64>, Option<u64>)>,
@@ -39,23 +39,28 @@ impl Check {
         if settings > SETTINGS_LIMIT {
             return Err(format!("settings of {settings} bytes, at most {SETTINGS_LIMIT} are read"));
         }
-        let mut declared = BTreeMap::new();
-        for tensor in &open.tensors {
+        let (declared, last, at_end) = (BTreeMap::new(), BTreeMap::new(), Ordered::default());
+        let mut check = Check { level: open.level, declared, last, at_end, without_ops: None };
+        check.declare(&open.tensors)?;
+        Ok(check)
+    }
+
+    fn declare(&mut self, tensors: &[TensorDecl]) -> Result<(), String> {
+        for tensor in tensors {
             let size = tensor.shape.iter().try_fold(tensor.dtype.size() as u64, |n, d| n.checked_mul(*d));
             let size =
                 size.ok_or_else(|| format!("the tensor {:?} claims {:?} elements", tensor.name, tensor.shape))?;
             valid_name(&tensor.name)?;
-            if declared.insert(tensor.name.clone(), size).is_some() {
+            if self.declared.insert(tensor.name.clone(), size).is_some() {
                 return Err(format!("the tensor {:?} is declared twice", tensor.name));
             }
         }
-        let (last, at_end) = (BTreeMap::new(), Ordered::default());
-        Ok(Check { level: open.level, declared, last, at_end, without_ops: None })
+        Ok(())
     }
 
     fn names<T>(&self, named: &Ordered<T>) -> Result<(), String> {
         match named.iter().find(|(name, _)| !self.declared.contains_key(*name)) {
-            Some((name, _)) => Err(format!("the tensor {name:?} is not declared in \"open\"")),
+            Some((name, _)) => Err(format!("the tensor {name:?} is not declared in \"open\" or an event before")),
             None => Ok(()),
         }
     }
@@ -125,9 +130,10 @@ impl Check {
         Ok(())
     }
 
-    /// Checks an event.
-    pub fn event(&self, event: &Event) -> Result<(), String> {
+    /// Checks an event and takes its declarations over.
+    pub fn event(&mut self, event: &Event) -> Result<(), String> {
         valid_name(&event.name)?;
+        self.declare(&event.tensors)?;
         self.names(&event.fp)
     }
 

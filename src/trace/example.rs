@@ -67,7 +67,7 @@ pub fn records(rank: u32, world_size: u32) -> Vec<Record> {
         place: place(rank, 1),
         name: "fallback".to_owned(),
         detail: "kernel x is not supported here, used y".to_owned(),
-        fp: Ordered::default(),
+        ..Event::default()
     };
     let close = Close { rank, records: 5, status: Status::Complete, root: root(sha.iter()), sha256: sha.clone() };
     vec![

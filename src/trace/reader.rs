@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::check::Check;
 use super::files;
-use super::record::{Body, Close, Event, Open, Record, SCHEMA};
+use super::record::{Body, Close, Event, Open, Record, SCHEMA, TensorDecl};
 use super::writer::{CHAIN_MEMBER, chain_next, chain_start, part_name};
 use crate::digest::root::root;
 use crate::digest::sha::Digest;
@@ -91,6 +91,13 @@ pub struct Trace {
     pub close: Close,
     /// chained digest over all records
     pub chain: Digest,
+}
+
+impl Trace {
+    /// Every declared tensor: those of `open`, then those that events declared, in order.
+    pub fn declared(&self) -> impl Iterator<Item = &TensorDecl> {
+        self.open.tensors.iter().chain(self.events.iter().flat_map(|e| &e.tensors))
+    }
 }
 
 /// Reads a whole trace file, plain or zstd.

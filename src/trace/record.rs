@@ -125,29 +125,75 @@ impl Number {
     }
 }
 
-/// Element type of a tensor.
+/// Element type of a tensor; all little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
+    /// a byte, 0 or 1
+    Bool,
     /// bytes
     U8,
-    /// little-endian u32
+    /// signed bytes
+    I8,
+    /// 16 bits, unsigned
+    U16,
+    /// 16 bits, signed
+    I16,
+    /// 32 bits, unsigned
     U32,
-    /// little-endian u64
+    /// 32 bits, signed
+    I32,
+    /// 64 bits, unsigned
     U64,
+    /// 64 bits, signed
+    I64,
+    /// binary16
+    F16,
+    /// the upper half of a binary32
+    Bf16,
     /// binary32
     F32,
     /// binary64
     F64,
+    /// two binary32: real, imaginary
+    C64,
+    /// two binary64: real, imaginary
+    C128,
 }
 
 impl Dtype {
+    /// All types, by the word that traces and JSON use.
+    pub const ALL: [(&str, Dtype); 15] = [
+        ("bool", Dtype::Bool),
+        ("u8", Dtype::U8),
+        ("i8", Dtype::I8),
+        ("u16", Dtype::U16),
+        ("i16", Dtype::I16),
+        ("u32", Dtype::U32),
+        ("i32", Dtype::I32),
+        ("u64", Dtype::U64),
+        ("i64", Dtype::I64),
+        ("f16", Dtype::F16),
+        ("bf16", Dtype::Bf16),
+        ("f32", Dtype::F32),
+        ("f64", Dtype::F64),
+        ("c64", Dtype::C64),
+        ("c128", Dtype::C128),
+    ];
+
+    /// The word that traces and JSON use.
+    pub fn word(self) -> &'static str {
+        Dtype::ALL[self as usize].0
+    }
+
     /// Bytes of one element.
     pub fn size(self) -> usize {
         match self {
-            Dtype::U8 => 1,
-            Dtype::U32 | Dtype::F32 => 4,
-            Dtype::U64 | Dtype::F64 => 8,
+            Dtype::Bool | Dtype::U8 | Dtype::I8 => 1,
+            Dtype::U16 | Dtype::I16 | Dtype::F16 | Dtype::Bf16 => 2,
+            Dtype::U32 | Dtype::I32 | Dtype::F32 => 4,
+            Dtype::U64 | Dtype::I64 | Dtype::F64 | Dtype::C64 => 8,
+            Dtype::C128 => 16,
         }
     }
 }
@@ -275,7 +321,7 @@ pub struct Open {
     /// the engine's settings, as it resolved them
     #[serde(default)]
     pub settings: serde_json::Value,
-    /// tensors that records name; one not declared is refused
+    /// tensors that records name; one that neither this record nor an earlier event declares is refused
     pub tensors: Vec<TensorDecl>,
     /// present in a resumed run
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -321,6 +367,9 @@ pub struct Event {
     /// words for people
     #[serde(default)]
     pub detail: String,
+    /// further tensors, which records from here on may name: state that an optimizer makes at its first update
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tensors: Vec<TensorDecl>,
     /// fingerprints that belong to it
     #[serde(default, skip_serializing_if = "Ordered::is_empty")]
     pub fp: Ordered<Fingerprint>,

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::record::{Body, Event, Number, Op, Ordered, Place};
+use super::record::{Body, Event, Number, Op, Ordered, Place, TensorDecl};
 use crate::digest::fingerprint::Fingerprint;
 use crate::digest::sha::Digest;
 
@@ -57,12 +57,14 @@ pub struct StrictEvent {
     #[serde(default)]
     detail: String,
     #[serde(default)]
+    tensors: Vec<TensorDecl>,
+    #[serde(default)]
     fp: Ordered<Fingerprint>,
 }
 
 impl From<StrictEvent> for Event {
     fn from(e: StrictEvent) -> Self {
         let place = Place { rank: e.rank, fold: e.fold, step: e.step, phase: e.phase, eval: e.eval };
-        Event { place, name: e.name, detail: e.detail, fp: e.fp }
+        Event { place, name: e.name, detail: e.detail, tensors: e.tensors, fp: e.fp }
     }
 }

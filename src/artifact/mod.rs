@@ -1,0 +1,127 @@
+//! Files that any engine leaves: npy, npz, PyTorch state, safetensors, and whatever else as bytes.
+//!
+//! Foreign bytes are judged, never trusted: a claimed size is checked against what is there before anything is
+//! allocated, nothing in a pickle is executed, and what cannot be read whole is refused with its reason. A file of
+//! unknown form is compared as it lies on the disk.
+
+mod layout;
+mod literal;
+pub mod npy;
+pub mod npz;
+pub mod pickle;
+pub mod safe;
+pub mod torch;
+pub mod zip;
+
+use crate::trace::record::Dtype;
+
+/// A named tensor in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// name
+    pub name: String,
+    /// element type; None for bytes of unknown meaning
+    pub dtype: Option<Dtype>,
+    /// name of the element type, also of one that traces do not know
+    pub word: String,
+    /// sizes
+    pub shape: Vec<usize>,
+    /// raw little-endian bytes
+    pub bytes: Vec<u8>,
+}
+
+/// What one file holds.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Found {
+    /// in the order of the file
+    pub tensors: Vec<Tensor>,
+    /// what a reader should know of how it was read; nothing here makes the answer less sure
+    pub remarks: Vec<String>,
+    /// true when the file holds one tensor that bears the file's own name
+    pub unnamed: bool,
+}
+
+/// Bytes that may still be built from one file: a small file that unpacks without end is refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    left: u64,
+    limit: u64,
+}
+
+impl Budget {
+    /// For a file of so many bytes.
+    pub fn of_file(bytes: usize) -> Self {
+        let limit = (64 << 20) + 8 * bytes as u64;
+        Budget { left: limit, limit }
+    }
+
+    /// Takes bytes from it before they are allocated.
+    pub fn take(&mut self, bytes: u64) -> Result<(), String> {
+        match self.left.checked_sub(bytes) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => Err(format!("it unpacks to more than {} bytes, far more than its size explains", self.limit)),
+        }
+    }
+}
+
+/// Ends of names whose files must be what they say.
+fn ends(name: &str, end: &str) -> bool {
+    name.to_ascii_lowercase().ends_with(end)
+}
+
+/// Reads one file by its first bytes, then by its name. `name` is the file's own, without folders.
+pub fn parse(name: &str, bytes: Vec<u8>) -> Result<Found, String> {
+    if ends(name, ".safetensors") {
+        return Ok(Found { tensors: safe::parse(&bytes)?, ..Found::default() });
+    }
+    if bytes.starts_with(npy::MAGIC) || ends(name, ".npy") {
+        let (tensor, remarks) = npy::parse(name, &bytes)?;
+        return Ok(Found { tensors: vec![tensor], remarks, unnamed: true });
+    }
+    if zip::is_zip(&bytes) || ends(name, ".npz") {
+        return archive(name, bytes);
+    }
+    if torch::is_legacy(name, &bytes) {
+        return Err("PyTorch's format from before 1.6; load it and torch.save it again with a newer PyTorch".into());
+    }
+    let claims = [".pt", ".pth"].iter().any(|e| ends(name, e));
+    let remark = claims.then(|| format!("{name}: not a PyTorch zip file, so compared as bytes"));
+    Ok(plain(name, bytes, remark))
+}
+
+/// A zip file: arrays of NumPy, state of PyTorch, or bytes.
+fn archive(name: &str, bytes: Vec<u8>) -> Result<Found, String> {
+    let must = [".npz", ".pt", ".pth"].iter().any(|e| ends(name, e));
+    let entries = match zip::entries(&bytes) {
+        Ok(entries) => entries,
+        Err(e) if must || ends(name, ".bin") => return Err(e),
+        Err(_) => return Ok(plain(name, bytes, None)),
+    };
+    if torch::is_state(&entries) {
+        return torch::parse(&entries, Budget::of_file(bytes.len()));
+    }
+    let arrays = entries.iter().all(|e| e.name.ends_with(".npy"));
+    if ends(name, ".npz") || (arrays && !entries.is_empty()) {
+        return npz::parse(&entries);
+    }
+    if must {
+        return Err("a zip file without data.pkl: neither PyTorch's state nor NumPy's arrays".into());
+    }
+    Ok(plain(name, bytes, None))
+}
+
+/// Bytes of unknown meaning, under the file's name.
+fn plain(name: &str, bytes: Vec<u8>, remark: Option<String>) -> Found {
+    let dtype = Dtype::U8;
+    let tensor = Tensor {
+        name: name.to_owned(),
+        dtype: Some(dtype),
+        word: dtype.word().to_owned(),
+        shape: vec![bytes.len()],
+        bytes,
+    };
+    Found { tensors: vec![tensor], remarks: remark.into_iter().collect(), unnamed: true }
+}
