@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Floors from the lowest up, as `docs/design.md` lists them.
-const FLOORS: [&str; 12] = [
-    "bits", "digest", "trace", "artifact", "scenario", "engine", "launch", "compare", "detect", "verify", "report",
-    "cli",
+const FLOORS: [&str; 13] = [
+    "bits", "digest", "trace", "artifact", "scenario", "engine", "launch", "compare", "detect", "verify", "audit",
+    "report", "cli",
 ];
 
 fn root() -> &'static Path {

@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod arm;
+pub mod audit;
 pub mod demo;
 pub mod diff;
 pub mod doctor;
@@ -42,6 +43,8 @@ pub enum Command {
     Test(test::Args),
     /// Compare two runs: traces, exports, checkpoints, files of tensors or whole folders
     Diff(diff::Args),
+    /// Run any command many times and name what makes its results differ
+    Audit(audit::Args),
     /// Take pending goldens over, with a reason
     Accept(accept::Args),
     /// Say what this machine has and lacks, and the next command
@@ -59,6 +62,12 @@ pub enum Command {
     /// Run one request from standard input (used by `test`)
     #[command(hide = true)]
     Arm,
+    /// Become a command, under surroundings given on standard input
+    #[command(hide = true)]
+    Launch,
+    /// Print what this process sees of its surroundings
+    #[command(hide = true)]
+    Observe,
 }
 
 /// Subcommands and what they do, as a Markdown table.
@@ -123,6 +132,7 @@ fn run() -> u8 {
         Command::Run(args) => run::main(args),
         Command::Test(args) => test::main(args),
         Command::Diff(args) => diff::main(args),
+        Command::Audit(args) => audit::main(args),
         Command::Accept(args) => accept::main(args),
         Command::Doctor(args) => doctor::main(args),
         Command::Demo => demo::main(),
@@ -131,6 +141,8 @@ fn run() -> u8 {
         Command::Show(args) => show::main(args),
         Command::List(args) => show::list(args),
         Command::Arm => arm::main(),
+        Command::Launch => arm::launch(),
+        Command::Observe => arm::observe(),
     };
     result.unwrap_or_else(|failure| {
         output::complain(&failure.message);

@@ -1,11 +1,11 @@
 //! What a comparison found, and what it rests on.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::trace::record::Place;
 
 /// Why a case that ran has no verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// the engine ended with an error

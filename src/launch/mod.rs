@@ -2,6 +2,7 @@
 
 pub mod command;
 pub mod folder;
+pub mod load;
 pub mod process;
 pub mod slots;
 pub mod surroundings;

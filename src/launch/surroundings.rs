@@ -159,8 +159,8 @@ fn environment(launch: &Launch) -> io::Result<Vec<CString>> {
     let gone = |name: &OsString| s.remove.iter().any(|r| **r == **name) || set.contains_key(&*name.to_string_lossy());
     let mut all: Vec<(OsString, OsString)> = std::env::vars_os().filter(|(name, _)| !gone(name)).collect();
     all.extend(set.iter().map(|(n, v)| (n.into(), v.into())));
-    all.sort();
     if s.env_reversed {
+        all.sort();
         all.reverse();
     }
     all.iter().map(|(name, value)| c(&[name.as_bytes(), b"=", value.as_bytes()].concat())).collect()
