@@ -40,6 +40,8 @@ pub struct Volatile {
     pub seconds: f64,
     /// most runs that went on at the same time
     pub together: usize,
+    /// how often it was killed from outside before, and run again on request
+    pub killed_before: usize,
 }
 
 /// How a run ended.
@@ -53,6 +55,8 @@ pub enum Ending {
         /// `exit code 3`, `killed by signal 9`
         what: String,
     },
+    /// by SIGKILL from outside: a person, or the kernel out of memory
+    Killed,
     /// past its limit; its process group was ended
     TimedOut {
         /// the limit

@@ -8,6 +8,7 @@ use super::outcome::{Class, Ending, Outcome, classes};
 use super::stats::{ruled_out, wilson};
 use super::store::SCHEMA;
 use crate::compare::verdict::{Reason, Verdict, exit};
+use crate::launch::process::KILLED;
 
 /// Report of an audit. Everything but `volatile` is the same however often the audit was interrupted.
 #[derive(Clone, Debug, Serialize)]
@@ -39,6 +40,8 @@ pub struct Report {
     pub causes: Vec<Cause>,
     /// suspected factors that could not be put to the test
     pub suspected: Vec<String>,
+    /// runs that were killed from outside, for which the search for causes waits
+    pub killed: Vec<usize>,
     /// the one next step
     pub next: String,
     /// what may differ between two equal audits
@@ -88,6 +91,8 @@ pub struct VolatileReport {
     pub folder: String,
     /// folders of two runs that differ
     pub differing_runs: Option<[String; 2]>,
+    /// runs that were killed from outside and run again on request
+    pub killed_before: Vec<usize>,
 }
 
 /// A letter, then two.
@@ -124,6 +129,7 @@ impl Ending {
         match self {
             Ending::Ran => "ran".to_owned(),
             Ending::Failed { what } => format!("failed: {what}"),
+            Ending::Killed => format!("{KILLED}, which samebits did not send"),
             Ending::TimedOut { seconds } => format!("timed out after {seconds} s"),
             Ending::NoEvidence { detail, .. } => format!("no evidence: {detail}"),
         }
@@ -132,7 +138,7 @@ impl Ending {
     fn reason(&self) -> Reason {
         match self {
             Ending::Ran => Reason::NoEvidence,
-            Ending::Failed { .. } => Reason::EngineFailed,
+            Ending::Failed { .. } | Ending::Killed => Reason::EngineFailed,
             Ending::TimedOut { .. } => Reason::TimedOut,
             Ending::NoEvidence { reason, .. } => *reason,
         }
@@ -211,6 +217,7 @@ impl Report {
             ruled_out,
             causes: Vec::new(),
             suspected: Vec::new(),
+            killed: Vec::new(),
             next: String::new(),
             volatile: VolatileReport::default(),
         }

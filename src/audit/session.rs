@@ -18,7 +18,7 @@ use crate::compare::verdict::Verdict;
 use crate::launch::command;
 use crate::launch::folder::{Outputs, fill};
 use crate::launch::load::Load;
-use crate::launch::process::{End, Finished, INTERRUPTED};
+use crate::launch::process::{End, Finished, INTERRUPTED, KILLED};
 use crate::launch::slots::Slots;
 use crate::launch::surroundings::Launch;
 use crate::scenario::case::Scope;
@@ -57,6 +57,8 @@ pub struct Job {
     pub seed: Option<u64>,
     /// all runs keep their files
     pub keep: bool,
+    /// runs that were killed from outside are made again
+    pub again: bool,
 }
 
 /// Why an audit stopped before its report.
@@ -65,6 +67,11 @@ pub enum Stop {
     /// a signal
     #[error("interrupted; what is done is kept")]
     Interrupted,
+    /// runs were killed from outside while a cause was put to the test
+    #[error(
+        "runs {0:?}: killed by signal 9, which samebits did not send (out of memory?); the same command with --continue runs them again"
+    )]
+    Killed(Vec<usize>),
     /// its folder cannot be read or written
     #[error("{0}")]
     Store(String),
@@ -132,7 +139,10 @@ impl<'a> Session<'a> {
         let all: Vec<&Outcome> = main.iter().collect();
         let mut report = Report::new(command, &all, &self.factors);
         self.differences(&mut report);
-        if report.classes.len() > 1 {
+        report.killed = killed(&main);
+        report.volatile.killed_before = main.iter().filter(|o| o.volatile.killed_before > 0).map(|o| o.run).collect();
+        // What was killed is not how the program ends by itself, so nothing is concluded from it.
+        if report.classes.len() > 1 && report.killed.is_empty() {
             self.explain(&all, seed, &mut report)?;
         }
         if report.causes.iter().any(Cause::is_confirmed) {
@@ -198,12 +208,20 @@ impl<'a> Session<'a> {
             return Err(Stop::Interrupted);
         }
         let outcome = match self.store.outcome(planned.run).map_err(Stop::Store)? {
-            Some(outcome) if outcome.stage == planned.stage && outcome.levels == planned.levels => outcome,
+            Some(outcome) if outcome.stage == planned.stage && outcome.levels == planned.levels => {
+                match self.job.again && outcome.end == Ending::Killed {
+                    true => {
+                        self.store.set_aside(&outcome).map_err(Stop::Store)?;
+                        self.make(planned, outcome.volatile.killed_before + 1)?
+                    }
+                    false => outcome,
+                }
+            }
             Some(_) => {
                 let name = self.store.run(planned.run).display().to_string();
                 return Err(Stop::Store(format!("{name}: it is a run of another plan; start anew in another folder")));
             }
-            None => self.make(planned)?,
+            None => self.make(planned, 0)?,
         };
         self.prune(&outcome).map_err(Stop::Store)?;
         (self.tell)(Event::Done(&outcome));
@@ -217,7 +235,7 @@ impl<'a> Session<'a> {
         together(levels.iter().filter_map(named))
     }
 
-    fn make(&self, planned: &Planned) -> Result<Outcome, Stop> {
+    fn make(&self, planned: &Planned, killed_before: usize) -> Result<Outcome, Stop> {
         let setting = self.setting(&planned.levels);
         let _slots = self.slots.take(if setting.alone { usize::MAX } else { 1 });
         let folder = self.store.begin(planned.run).map_err(Stop::Store)?;
@@ -236,7 +254,8 @@ impl<'a> Session<'a> {
         if finished.end == End::Interrupted {
             return Err(Stop::Interrupted);
         }
-        let outcome = self.outcome(planned, &folder, &work, &finished, &stdout, together);
+        let mut outcome = self.outcome(planned, &folder, &work, &finished, &stdout);
+        outcome.volatile = Volatile { seconds: finished.elapsed.as_secs_f64(), together, killed_before };
         keep_stdout(&folder, &stdout).map_err(|e| Stop::Store(format!("{}: {e}", folder.display())))?;
         self.store.done(&outcome).map_err(Stop::Store)?;
         Ok(outcome)
@@ -264,21 +283,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn outcome(
-        &self,
-        planned: &Planned,
-        folder: &Path,
-        work: &Path,
-        finished: &Finished,
-        stdout: &[u8],
-        together: usize,
-    ) -> Outcome {
+    fn outcome(&self, planned: &Planned, folder: &Path, work: &Path, finished: &Finished, stdout: &[u8]) -> Outcome {
         let wanted = self.wanted.unwrap_or_else(|| left::wanted(folder, &self.job.outputs));
         let (end, left) = match &finished.end {
             End::Ok => match left::read(folder, work, &self.job.outputs, stdout, wanted) {
                 Ok(left) => (Ending::Ran, Some(left)),
                 Err(e) => (Ending::NoEvidence { reason: e.reason, detail: local(&e.detail, folder) }, None),
             },
+            End::Failed(what) if what == KILLED => (Ending::Killed, None),
             End::Failed(what) => (Ending::Failed { what: what.clone() }, None),
             End::TimedOut(seconds) => (Ending::TimedOut { seconds: *seconds }, None),
             End::Interrupted => (Ending::Failed { what: "interrupted".to_owned() }, None),
@@ -293,7 +305,7 @@ impl<'a> Session<'a> {
             words: left.as_ref().map(Left::words).unwrap_or_default(),
             end,
             stderr: if failed { local(&finished.stderr, folder) } else { String::new() },
-            volatile: Volatile { seconds: finished.elapsed.as_secs_f64(), together },
+            volatile: Volatile::default(),
         }
     }
 
@@ -326,7 +338,7 @@ impl<'a> Session<'a> {
     fn differences(&self, report: &mut Report) {
         let Some((first, others)) = report.classes.split_first_mut() else { return };
         let Some(base) = self.left(first.first) else { return };
-        for class in others {
+        for class in others.iter_mut().filter(|c| c.of > 0) {
             let Some(other) = self.left(class.first) else { continue };
             let comparison = left::compare(&base, &other, &Scope::default());
             class.differing = differing(&base, &other);
@@ -388,7 +400,11 @@ impl<'a> Session<'a> {
         let name = self.factors[candidate.factor].name.clone();
         let mut made = Vec::new();
         for (group, levels) in confirm::groups(&self.factors, candidate) {
-            made.push(self.stage(&format!("confirm {name}: {group}"), vec![levels; n])?);
+            let runs = self.stage(&format!("confirm {name}: {group}"), vec![levels; n])?;
+            if !killed(&runs).is_empty() {
+                return Err(Stop::Killed(killed(&runs)));
+            }
+            made.push(runs);
         }
         Ok(confirm::judge(&self.factors, candidate, [&made[0], &made[1], &made[2]]))
     }
@@ -421,6 +437,9 @@ impl<'a> Session<'a> {
 
     /// The one next step.
     fn next_step(&self, report: &Report) -> String {
+        if !report.killed.is_empty() {
+            return "the same command with --continue runs what was killed again".to_owned();
+        }
         if let Some(cause) = report.causes.iter().find(|c| c.alone) {
             return match (cause.how.as_str(), &cause.variable) {
                 ("pins", Some(_)) => {
@@ -451,6 +470,10 @@ impl<'a> Session<'a> {
             ),
         }
     }
+}
+
+fn killed(outcomes: &[Outcome]) -> Vec<usize> {
+    outcomes.iter().filter(|o| o.end == Ending::Killed).map(|o| o.run).collect()
 }
 
 impl Outcome {

@@ -129,6 +129,13 @@ impl Store {
         }
     }
 
+    /// Puts a run aside that was killed from outside, so that it can be made again; its outcome stays beside the new one.
+    pub fn set_aside(&self, outcome: &Outcome) -> Result<(), String> {
+        let folder = self.folder.join("killed");
+        fs::create_dir_all(&folder).map_err(|e| named(&folder, e))?;
+        write(&folder.join(format!("{:05}-{}.json", outcome.run, outcome.volatile.killed_before)), outcome)
+    }
+
     /// An empty folder for a run; what an interrupted audit left there is ended and cleared.
     pub fn begin(&self, run: usize) -> Result<PathBuf, String> {
         let folder = self.run(run);

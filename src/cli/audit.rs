@@ -91,10 +91,13 @@ pub fn main(args: Args) -> Result<u8, Failure> {
         Stop::Interrupted => Failure::unverified(format!(
             "interrupted: what is done is kept in {folder}; the same command with --continue goes on"
         )),
-        Stop::Store(e) => Failure::unverified(e),
+        stop => Failure::unverified(stop),
     })?;
     (report.volatile.seconds, report.volatile.folder) = (start.elapsed().as_secs_f64(), folder);
-    store.report(&report).map_err(Failure::unverified)?;
+    // An audit that waits for runs to be made again is not finished.
+    if report.killed.is_empty() {
+        store.report(&report).map_err(Failure::unverified)?;
+    }
     match args.json {
         true => say!("{}", serde_json::to_string(&report).map_err(Failure::unverified)?),
         false => tell!("{}", crate::report::audit::text(&report)),
@@ -143,6 +146,7 @@ fn job(args: &Args) -> Result<Job, Failure> {
         level: args.level,
         seed: None,
         keep: args.keep,
+        again: args.go_on,
     })
 }
 

@@ -15,6 +15,9 @@ pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// Most bytes of a process's stderr that are kept (the last ones).
 pub const STDERR_LIMIT: usize = 64 * 1024;
 
+/// How an end by SIGKILL is told. Where nothing here sent it, something outside did: a person, or the kernel out of memory.
+pub const KILLED: &str = "killed by signal 9";
+
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {

@@ -24,7 +24,8 @@ pub fn text(report: &Report) -> String {
         report.classes.iter().for_each(|c| class(&mut text, c, report.runs));
     }
     if let Some(bound) = report.ruled_out {
-        let _ = writeln!(text, "  bound     at 95 % confidence fewer than {} of runs differ", percent(bound));
+        let of = if report.verdict == Verdict::Same { "runs" } else { "the runs that leave evidence" };
+        let _ = writeln!(text, "  bound     at 95 % confidence fewer than {} of {of} differ", percent(bound));
     }
     if let Some(rate) = report.rate {
         let _ = writeln!(
@@ -94,7 +95,8 @@ fn causes(text: &mut String, report: &Report) {
             "  suspected {factor}: it would take too many runs to confirm; audit it alone with more runs"
         );
     }
-    if report.classes.len() > 1 && !report.causes.iter().any(|c| c.alone) && !report.varied.is_empty() {
+    let unexplained = report.classes.len() > 1 && !report.causes.iter().any(|c| c.alone) && report.killed.is_empty();
+    if unexplained && !report.varied.is_empty() {
         let _ = writeln!(text, "  cause     none of the factors varied explains it: it comes from inside the program");
     }
 }
