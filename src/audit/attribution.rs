@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::design::shuffle;
-use super::factors::{Factor, State};
 use super::outcome::{Class, Outcome};
 use crate::bits::philox::stream_key;
+use crate::launch::factors::{Factor, State};
 
 /// Permutations of the test; its smallest p-value is 1 / (1 + this).
 const PERMUTATIONS: usize = 999;

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::attribution::{Candidate, Kind};
 use super::design::Levels;
-use super::factors::{Factor, State};
 use super::outcome::{Class, Outcome};
 use super::stats::runs_to_see;
+use crate::launch::factors::{Factor, State};
 
 /// Fewest runs of each group.
 const RUNS_MIN: usize = 3;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::factors::{Factor, State};
 use crate::bits::philox::{Key, block, index_below, stream_key};
+use crate::launch::factors::{Factor, State};
 
 /// Setting of each varied factor, by name; 0 is "as is".
 pub type Levels = BTreeMap<String, usize>;
@@ -42,7 +42,7 @@ pub fn shuffle<T>(list: &mut [T], key: Key) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::factors::variable;
+    use crate::launch::factors::variable;
 
     /// Would fail if a setting were hardly tried, the first run were not as is, or a seed gave two designs.
     #[test]

@@ -8,7 +8,6 @@
 pub mod attribution;
 pub mod confirm;
 pub mod design;
-pub mod factors;
 pub mod outcome;
 pub mod report;
 pub mod session;

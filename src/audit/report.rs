@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::confirm::Cause;
-use super::factors::{Factor, State};
 use super::outcome::{Class, Ending, Outcome, classes};
 use super::stats::{ruled_out, wilson};
 use super::store::SCHEMA;
 use crate::compare::verdict::{Reason, Verdict, exit};
+use crate::launch::factors::{Factor, State};
 use crate::launch::process::KILLED;
 
 /// Report of an audit. Everything but `volatile` is the same however often the audit was interrupted.

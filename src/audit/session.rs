@@ -4,26 +4,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use super::attribution::{Candidate, Kind, candidates, level};
 use super::confirm::{self, Cause, single_variable};
 use super::design::{Levels, design};
-use super::factors::{Factor, Setting, State, padded, together, variable};
 use super::outcome::{Class, Ending, Outcome, Volatile};
 use super::report::Report;
-use super::store::{RUN, Store};
-use crate::compare::left::{self, Left, TRACES, Wanted};
+use super::store::Store;
+use crate::compare::left::{self, Left, Wanted};
 use crate::compare::verdict::Verdict;
-use crate::launch::command;
-use crate::launch::folder::{Outputs, fill};
-use crate::launch::load::Load;
-use crate::launch::process::{End, Finished, INTERRUPTED, KILLED};
+use crate::launch::factors::{Factor, Setting, State, padded, together, variable};
+use crate::launch::job::{Job, Ran, STDOUT, TRACES};
+use crate::launch::process::{End, INTERRUPTED, KILLED};
 use crate::launch::slots::Slots;
-use crate::launch::surroundings::Launch;
 use crate::scenario::case::Scope;
-use crate::trace::privacy::Mask;
-use crate::trace::record::Level;
 
 /// Suspected causes that are put to the test at most.
 const CANDIDATES: usize = 4;
@@ -31,35 +25,6 @@ const CANDIDATES: usize = 4;
 const P_MAX: f64 = 0.2;
 /// Runs of a class whose files are kept.
 const KEPT: usize = 2;
-
-/// What is audited, and how.
-#[derive(Debug)]
-pub struct Job {
-    /// the `samebits` program
-    pub samebits: PathBuf,
-    /// program and arguments, with `{dir}`, `{trace}`, `{seed}` and `{knob.NAME}`
-    pub argv: Vec<String>,
-    /// variables set for every run, with the same placeholders
-    pub env: BTreeMap<String, String>,
-    /// knobs as they are
-    pub knobs: BTreeMap<String, String>,
-    /// folder whose files the command sees
-    pub project: PathBuf,
-    /// entries of the project that it does not see
-    pub leave_out: Vec<PathBuf>,
-    /// declared outputs
-    pub outputs: Outputs,
-    /// limit of one run
-    pub limit: Duration,
-    /// trace level asked for
-    pub level: Level,
-    /// seed asked for
-    pub seed: Option<u64>,
-    /// all runs keep their files
-    pub keep: bool,
-    /// runs that were killed from outside are made again
-    pub again: bool,
-}
 
 /// Why an audit stopped before its report.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +42,17 @@ pub enum Stop {
     Store(String),
 }
 
+/// How an audit is carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// runs that go on at a time
+    pub jobs: usize,
+    /// all runs keep their files
+    pub keep: bool,
+    /// runs that were killed from outside are made again
+    pub again: bool,
+}
+
 /// One run to make.
 #[derive(Clone, Debug)]
 pub struct Planned {
@@ -92,6 +68,7 @@ pub struct Planned {
 pub struct Session<'a> {
     job: &'a Job,
     store: &'a Store,
+    options: Options,
     factors: Vec<Factor>,
     slots: Slots,
     running: AtomicUsize,
@@ -111,20 +88,21 @@ pub enum Event<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// A session; `jobs` runs go on at a time.
+    /// A session of a job in a folder.
     pub fn new(
         job: &'a Job,
         store: &'a Store,
         factors: Vec<Factor>,
-        jobs: usize,
+        options: Options,
         tell: &'a (dyn Fn(Event<'_>) + Sync),
     ) -> Self {
         let wanted = (!job.outputs.is_empty()).then_some(Wanted::Outputs);
         Session {
             job,
             store,
+            options,
             factors,
-            slots: Slots::new(jobs),
+            slots: Slots::new(options.jobs),
             running: AtomicUsize::new(0),
             wanted,
             kept: Mutex::new(BTreeMap::new()),
@@ -209,7 +187,7 @@ impl<'a> Session<'a> {
         }
         let outcome = match self.store.outcome(planned.run).map_err(Stop::Store)? {
             Some(outcome) if outcome.stage == planned.stage && outcome.levels == planned.levels => {
-                match self.job.again && outcome.end == Ending::Killed {
+                match self.options.again && outcome.end == Ending::Killed {
                     true => {
                         self.store.set_aside(&outcome).map_err(Stop::Store)?;
                         self.make(planned, outcome.volatile.killed_before + 1)?
@@ -239,51 +217,21 @@ impl<'a> Session<'a> {
         let setting = self.setting(&planned.levels);
         let _slots = self.slots.take(if setting.alone { usize::MAX } else { 1 });
         let folder = self.store.begin(planned.run).map_err(Stop::Store)?;
-        let work = padded(&folder, setting.folder_padding);
-        let launch = self.launch(&folder, &work, &setting);
-        let prepared = std::fs::create_dir_all(&work)
-            .and_then(|()| std::fs::create_dir_all(folder.join(TRACES)))
-            .and_then(|()| fill(&work, &self.job.project, &self.job.outputs, &self.job.leave_out));
-        prepared.map_err(|e| Stop::Store(format!("{}: {e}", work.display())))?;
         let together = 1 + self.running.fetch_add(1, Ordering::SeqCst);
-        let load = Load::start(setting.load);
-        let result = command::run(&self.job.samebits, &launch, self.job.limit);
-        load.stop();
+        let result = self.job.run(&folder, &setting);
         self.running.fetch_sub(1, Ordering::SeqCst);
-        let (finished, stdout) = result.map_err(|e| Stop::Store(format!("{}: {e}", folder.display())))?;
-        if finished.end == End::Interrupted {
+        let ran = result.map_err(|e| Stop::Store(format!("{}: {e}", folder.display())))?;
+        if ran.finished.end == End::Interrupted {
             return Err(Stop::Interrupted);
         }
-        let mut outcome = self.outcome(planned, &folder, &work, &finished, &stdout);
-        outcome.volatile = Volatile { seconds: finished.elapsed.as_secs_f64(), together, killed_before };
-        keep_stdout(&folder, &stdout).map_err(|e| Stop::Store(format!("{}: {e}", folder.display())))?;
+        let mut outcome = self.outcome(planned, &folder, &ran);
+        outcome.volatile = Volatile { seconds: ran.finished.elapsed.as_secs_f64(), together, killed_before };
         self.store.done(&outcome).map_err(Stop::Store)?;
         Ok(outcome)
     }
 
-    fn launch(&self, folder: &Path, work: &Path, setting: &Setting) -> Launch {
-        let mut knobs = self.job.knobs.clone();
-        knobs.extend(setting.knobs.iter().cloned());
-        let trace = left::trace_path(folder).display().to_string();
-        let seed = self.job.seed.map(|s| s.to_string());
-        let places =
-            Placeholders { dir: &work.display().to_string(), trace: &trace, seed: seed.as_deref(), knobs: &knobs };
-        let mut env: BTreeMap<String, String> =
-            self.job.env.iter().map(|(name, value)| (name.clone(), places.fill(value))).collect();
-        env.insert(RUN.to_owned(), work.display().to_string());
-        env.insert("SAMEBITS_TRACE".to_owned(), trace.clone());
-        env.insert("SAMEBITS_LEVEL".to_owned(), self.job.level.to_string());
-        env.extend(seed.clone().map(|s| ("SAMEBITS_SEED".to_owned(), s)));
-        Launch {
-            argv: self.job.argv.iter().map(|a| places.fill(a)).collect(),
-            folder: work.to_owned(),
-            env,
-            surroundings: setting.surroundings.clone(),
-            parent: 0,
-        }
-    }
-
-    fn outcome(&self, planned: &Planned, folder: &Path, work: &Path, finished: &Finished, stdout: &[u8]) -> Outcome {
+    fn outcome(&self, planned: &Planned, folder: &Path, ran: &Ran) -> Outcome {
+        let Ran { work, finished, stdout } = ran;
         let wanted = self.wanted.unwrap_or_else(|| left::wanted(folder, &self.job.outputs));
         let (end, left) = match &finished.end {
             End::Ok => match left::read(folder, work, &self.job.outputs, stdout, wanted) {
@@ -311,7 +259,7 @@ impl<'a> Session<'a> {
 
     /// The first runs of each class keep their files, the others their digests.
     fn prune(&self, outcome: &Outcome) -> Result<(), String> {
-        if self.job.keep {
+        if self.options.keep {
             return Ok(());
         }
         let mut kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
@@ -330,7 +278,7 @@ impl<'a> Session<'a> {
         let outcome = self.store.outcome(run).ok()??;
         let folder = self.store.run(run);
         let work = padded(&folder, self.setting(&outcome.levels).folder_padding);
-        let stdout = std::fs::read(folder.join(left::STDOUT)).ok()?;
+        let stdout = std::fs::read(folder.join(STDOUT)).ok()?;
         left::read(&folder, &work, &self.job.outputs, &stdout, self.wanted?).ok()
     }
 
@@ -354,7 +302,7 @@ impl<'a> Session<'a> {
     fn evidence_path(&self, run: usize) -> PathBuf {
         let folder = self.store.run(run);
         match self.wanted {
-            Some(Wanted::Stdout) | None => folder.join(left::STDOUT),
+            Some(Wanted::Stdout) | None => folder.join(STDOUT),
             _ if folder.join(TRACES).read_dir().is_ok_and(|mut d| d.next().is_some()) => folder.join(TRACES),
             _ => {
                 let levels = self.store.outcome(run).ok().flatten().map(|o| o.levels).unwrap_or_default();
@@ -479,44 +427,14 @@ fn killed(outcomes: &[Outcome]) -> Vec<usize> {
 impl Outcome {
     /// What the evidence of this run was.
     fn evidence_kind(&self) -> Option<Wanted> {
-        let stdout = self.evidence.len() == 1 && self.evidence[0].name == left::STDOUT;
+        let stdout = self.evidence.len() == 1 && self.evidence[0].name == STDOUT;
         Some(if stdout { Wanted::Stdout } else { Wanted::Traces })
-    }
-}
-
-/// Values that stand in for placeholders of a command.
-struct Placeholders<'a> {
-    dir: &'a str,
-    trace: &'a str,
-    seed: Option<&'a str>,
-    knobs: &'a BTreeMap<String, String>,
-}
-
-impl Placeholders<'_> {
-    fn fill(&self, text: &str) -> String {
-        let mut out = text.replace("{dir}", self.dir).replace("{trace}", self.trace);
-        if let Some(seed) = self.seed {
-            out = out.replace("{seed}", seed);
-        }
-        for (name, value) in self.knobs {
-            out = out.replace(&format!("{{knob.{name}}}"), value);
-        }
-        out
     }
 }
 
 /// The run's folder as a placeholder, so that equal failures are told alike.
 fn local(text: &str, folder: &Path) -> String {
     text.replace(&folder.display().to_string(), "<run>")
-}
-
-fn keep_stdout(folder: &Path, stdout: &[u8]) -> std::io::Result<()> {
-    let mask = Mask::from_environment();
-    let masked = match std::str::from_utf8(stdout) {
-        Ok(text) => mask.apply(text).into_bytes(),
-        Err(_) => mask.apply_bytes(stdout),
-    };
-    std::fs::write(folder.join(left::STDOUT), masked)
 }
 
 fn differing(a: &Left, b: &Left) -> Vec<String> {
@@ -532,7 +450,7 @@ fn differing(a: &Left, b: &Left) -> Vec<String> {
 /// The first difference in one line: of standard output the line, else tensor, element and distance.
 fn first_words(a: &Left, b: &Left, comparison: &crate::compare::verdict::Comparison) -> String {
     let text = |left: &Left| match left.outputs.list.as_slice() {
-        [one] if one.name == left::STDOUT => String::from_utf8(one.bytes.clone()).ok(),
+        [one] if one.name == STDOUT => String::from_utf8(one.bytes.clone()).ok(),
         _ => None,
     };
     if let (Some(x), Some(y)) = (text(a), text(b)) {

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::factors::Factor;
 use super::outcome::Outcome;
 use crate::digest::sha::Digest;
+use crate::launch::factors::Factor;
+use crate::launch::job::RUN;
 use crate::trace::writer::write_atomically;
 
 /// Name and version of an audit's files.
@@ -180,9 +181,6 @@ impl Store {
         Ok(())
     }
 }
-
-/// Variable by which a process is known as one of a run.
-pub const RUN: &str = "SAMEBITS_RUN_DIR";
 
 /// Ends processes of a run whose auditor was killed: those whose environment names the run's folder.
 fn end_strays(folder: &Path) {

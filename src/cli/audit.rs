@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Failure, workspace};
-use crate::audit::factors::{self, Factor, State};
 use crate::audit::outcome::{Ending, Outcome};
-use crate::audit::session::{Event, Job, Session, Stop};
+use crate::audit::session::{Event, Options, Session, Stop};
 use crate::audit::store::{Manifest, SCHEMA, Store, place};
 use crate::digest::sha::{Digest, sha256};
+use crate::launch::factors::{self, Factor, State};
 use crate::launch::folder::Outputs;
+use crate::launch::job::Job;
 use crate::launch::process::INTERRUPTED;
 use crate::launch::surroundings::find;
 use crate::trace::privacy::Mask;
@@ -83,7 +84,13 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     let (store, manifest) = open(&args, &job)?;
     let watch = Watch::new(!args.json);
     let tell = |event: Event<'_>| watch.see(&event);
-    let mut session = Session::new(&job, &store, manifest.factors.clone(), jobs(&args), &tell);
+    let mut session = Session::new(
+        &job,
+        &store,
+        manifest.factors.clone(),
+        Options { jobs: jobs(&args), keep: args.keep, again: args.go_on },
+        &tell,
+    );
     let result = session.audit(manifest.runs, manifest.seed, &manifest.command);
     watch.end();
     let folder = workspace::shown(store.folder());
@@ -145,8 +152,6 @@ fn job(args: &Args) -> Result<Job, Failure> {
         limit: Duration::from_secs(args.timeout),
         level: args.level,
         seed: None,
-        keep: args.keep,
-        again: args.go_on,
     })
 }
 

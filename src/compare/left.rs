@@ -10,13 +10,9 @@ use super::tensors::Tensor;
 use super::verdict::{Comparison, Reason, Verdict};
 use crate::digest::sha::{Digest, Hasher, sha256};
 use crate::launch::folder::Outputs;
+use crate::launch::job::{STDOUT, TRACES};
 use crate::scenario::case::Scope;
 use crate::trace::reader::Trace;
-
-/// Folder of the traces in a run's folder.
-pub const TRACES: &str = "trace";
-/// Standard output in a run's folder, and its name as evidence.
-pub const STDOUT: &str = "stdout";
 
 /// Evidence of one run of a command.
 #[derive(Debug, Default)]
@@ -36,11 +32,6 @@ pub enum Wanted {
     Traces,
     /// standard output, because nothing else is there
     Stdout,
-}
-
-/// The trace of rank 0 in a run's folder.
-pub fn trace_path(run: &Path) -> PathBuf {
-    run.join(TRACES).join("rank-0.jsonl")
 }
 
 /// What a run's evidence can be: declared outputs first, then a trace, then standard output.

@@ -1,4 +1,4 @@
-//! The factors of an audit: what is varied around a command, and the proof that varying it took effect.
+//! Factors: what is varied around a command, and the proof that varying it took effect.
 //!
 //! The table [`table`] is the one place to add a factor. A factor that cannot be varied here is `not applied` with its
 //! reason; one that changes nothing a process could see is `no effect here`.
@@ -7,8 +7,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::launch::command;
-use crate::launch::surroundings::{Launch, Observed, Surroundings};
+use crate::trace::record::Level;
+
+use super::command;
+use super::load::Load;
+use super::surroundings::{Launch, Observed, Surroundings};
 
 /// Variables that set how many threads a library uses.
 pub const THREADS: [&str; 7] = [
@@ -37,6 +40,10 @@ pub struct Setting {
     pub load: usize,
     /// values of `{knob.NAME}` in the command
     pub knobs: Vec<(String, String)>,
+    /// another seed
+    pub seed: Option<u64>,
+    /// another trace level
+    pub level: Option<Level>,
     /// share of the runs under it, against 1 for others
     pub weight: usize,
 }
@@ -208,6 +215,8 @@ pub fn together<'a>(settings: impl Iterator<Item = &'a Setting>) -> Setting {
         all.alone |= s.alone;
         all.load += s.load;
         all.knobs.extend(s.knobs.clone());
+        all.seed = s.seed.or(all.seed);
+        all.level = s.level.or(all.level);
     }
     all
 }
@@ -262,7 +271,7 @@ fn judge(name: &str, setting: &Setting, plain: &Observed, one: &Observed, two: &
         "cpus" => s.cpus == Some(one.cpus),
         "aslr" if plain.aslr_off => return no_effect("addresses are not randomised anyway"),
         "aslr" => one.aslr_off && one.stack == two.stack,
-        "load" => crate::launch::load::Load::start(setting.load).stop().iter().all(|turns| *turns > 0),
+        "load" => Load::start(setting.load).stop().iter().all(|turns| *turns > 0),
         _ => true,
     };
     if seen { State::Varied } else { not_applied("it was set, and a process started under it did not see it") }
