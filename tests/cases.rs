@@ -12,7 +12,8 @@ use samebits::compare::verdict::Verdict;
 use samebits::launch::slots::Slots;
 use samebits::report::text;
 use samebits::scenario::case::{Case, find_cases};
-use samebits::verify::case::{Options, missing, verify};
+use samebits::verify::case::{missing, verify};
+use samebits::verify::report::Options;
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -33,7 +33,7 @@ fn a_twin_is_not_a_mutant() {
     }
     fs::write(path("tiny"), TINY).expect("a case");
     fs::write(path("tiny-good"), mutant("tiny")).expect("a case");
-    assert_eq!(Case::load(&path("tiny-good"), &[]).expect("a clean twin").settings.folds.train, 9);
+    assert_eq!(Case::load(&path("tiny-good"), &[]).expect("a clean twin").embedded().unwrap().settings.folds.train, 9);
 }
 
 /// Would fail if a few digits of a case could ask for more runs, threads or arms than a machine has memory for.
@@ -67,7 +67,7 @@ proptest! {
     fn settings_keep_their_bits_as_json(bits in any::<u64>(), lr in 0.0f64..1.0) {
         let number = f64::from_bits(bits);
         prop_assume!(number.is_finite());
-        let mut settings = parse(TINY, &[]).expect("a case").settings;
+        let mut settings = parse(TINY, &[]).expect("a case").embedded().unwrap().settings.clone();
         (settings.training.lr, settings.training.clip) = (lr, number);
         let json = serde_json::to_string(&settings).expect("JSON");
         let read: Settings = serde_json::from_str(&json).expect("what was written");

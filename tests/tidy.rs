@@ -190,7 +190,7 @@ fn case_reference() -> String {
         text: format!("about = \"\"\n{small}"),
     };
     let parsed = samebits::scenario::case::Case::parse(&document, &[]).unwrap();
-    let mut defaults = serde_json::to_value(&parsed.settings).unwrap();
+    let mut defaults = serde_json::to_value(&parsed.embedded().unwrap().settings).unwrap();
     defaults["training"]["target_period"] = serde_json::Value::Null; // one of two that must be given
     defaults["guarantee"] = serde_json::json!(parsed.guarantee);
     defaults["golden"] = serde_json::json!(parsed.golden);

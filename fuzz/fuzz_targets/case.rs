@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use samebits::scenario::case::Case;
+use samebits::scenario::case::{Case, Engine};
 use samebits::scenario::document::Document;
 use samebits::scenario::plan::{Facts, resolve};
 use samebits::scenario::settings::Settings;
@@ -28,12 +28,20 @@ static PLACE: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
 });
 
 fn check(case: &Case) {
-    case.settings.check().expect("checked settings");
-    let json = serde_json::to_string(&case.settings).expect("settings have a JSON form");
-    assert_eq!(serde_json::from_str::<Settings>(&json).expect("what was written"), case.settings);
+    let engine = match &case.engine {
+        Engine::Embedded(engine) => engine,
+        Engine::Command(engine) => {
+            let arms = samebits::verify::command::arms(engine);
+            assert!(arms[0].name == "base" && arms.len() < 10_000, "{} arms", arms.len());
+            return;
+        }
+    };
+    engine.settings.check().expect("checked settings");
+    let json = serde_json::to_string(&engine.settings).expect("settings have a JSON form");
+    assert_eq!(serde_json::from_str::<Settings>(&json).expect("what was written"), engine.settings);
     let facts = Facts { folds: 2, simd: vec!["scalar".to_owned(), "avx2".to_owned()] };
     for (_, fault) in case.faults().into_iter().map(|(field, fault)| (field, Some(fault))).chain([(None, None)]) {
-        let plan = resolve(case, fault.as_ref(), &facts, Path::new("work"));
+        let plan = resolve(case, engine, fault.as_ref(), &facts, Path::new("work"));
         assert_eq!(plan.arms[0].name, "base");
         assert!(plan.arms.len() < 2000, "{} arms", plan.arms.len());
     }

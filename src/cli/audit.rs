@@ -12,10 +12,12 @@ use crate::audit::session::{Event, Options, Session, Stop};
 use crate::audit::store::{Manifest, SCHEMA, Store, place};
 use crate::digest::sha::{Digest, sha256};
 use crate::launch::factors::{self, Factor, State};
-use crate::launch::folder::Outputs;
 use crate::launch::job::Job;
 use crate::launch::process::INTERRUPTED;
 use crate::launch::surroundings::find;
+use crate::scenario::case::Engine;
+use crate::scenario::factor::NAMES;
+use crate::scenario::outputs::Outputs;
 use crate::trace::privacy::Mask;
 use crate::trace::record::Level;
 use crate::{say, tell};
@@ -68,6 +70,8 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// A case instead of a command: `suite/name` or the path of its file; its knobs are varied too
+    pub case: Option<String>,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -126,6 +130,46 @@ fn jobs(args: &Args) -> usize {
 }
 
 fn job(args: &Args) -> Result<Job, Failure> {
+    match (&args.case, args.command.is_empty()) {
+        (Some(_), false) => Err(Failure::usage("give a case or a command, not both")),
+        (Some(name), true) => job_of_case(args, name),
+        (None, _) => job_of_command(args),
+    }
+}
+
+/// A case's engine; that of this program is run as `samebits run`.
+fn job_of_case(args: &Args, name: &str) -> Result<Job, Failure> {
+    if !args.output.is_empty() {
+        return Err(Failure::usage("--output: a case names its outputs itself, in [engine] outputs"));
+    }
+    let case = workspace::case(name, &[])?;
+    let samebits = std::env::current_exe().map_err(Failure::unverified)?;
+    if let Engine::Command(engine) = &case.engine {
+        let job = crate::verify::command::job(&case, engine, &samebits, &workspace::files());
+        return Ok(Job { level: args.level, ..job });
+    }
+    let path = std::path::absolute(&case.path).map_err(Failure::unverified)?;
+    let (Some(program), Some(path)) = (samebits.to_str(), path.to_str()) else {
+        return Err(Failure::usage("paths of this program and of the case must be UTF-8"));
+    };
+    let argv = [program, "run", path, "--trace", "{trace}", "--level", "{level}"].map(str::to_owned).to_vec();
+    let root = std::path::absolute(workspace::root()).map_err(Failure::unverified)?;
+    let leave_out = [workspace::files(), root.join(".samebits"), root.join("target")].to_vec();
+    Ok(Job {
+        samebits: samebits.clone(),
+        argv,
+        env: Default::default(),
+        knobs: Default::default(),
+        project: root,
+        leave_out,
+        outputs: Outputs::default(),
+        limit: Duration::from_secs(args.timeout),
+        level: args.level,
+        seed: None,
+    })
+}
+
+fn job_of_command(args: &Args) -> Result<Job, Failure> {
     let here = std::env::current_dir().map_err(Failure::unverified)?;
     let Some(program) = args.command.first() else {
         return Err(Failure::usage("what is to be audited? samebits audit -n 8 --output 'out/*' -- COMMAND ARGUMENTS"));
@@ -198,7 +242,7 @@ fn open(args: &Args, job: &Job) -> Result<(Store, Manifest), Failure> {
 
 /// The factors asked for, as they are found on this machine.
 fn varied(args: &Args) -> Result<Vec<Factor>, Failure> {
-    let known: Vec<&str> = factors::NAMES.iter().map(|(name, _)| *name).collect();
+    let known: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
     if let Some(bad) = args.vary.iter().find(|v| *v != "none" && !known.contains(&v.as_str())) {
         let near = crate::scenario::document::suggestion(bad, &known);
         return Err(Failure::usage(format!(
@@ -210,17 +254,25 @@ fn varied(args: &Args) -> Result<Vec<Factor>, Failure> {
     for text in &args.env {
         all.push(factors::variable(text).map_err(Failure::usage)?);
     }
+    all.extend(knobs(args)?);
     let place = tempfile::tempdir().map_err(Failure::unverified)?;
     let program = std::env::current_exe().map_err(Failure::unverified)?;
     factors::prove(&mut all, &program, place.path()).map_err(Failure::unverified)?;
     Ok(all)
 }
 
+/// Knobs of the case, where one is audited.
+fn knobs(args: &Args) -> Result<Vec<Factor>, Failure> {
+    let Some(name) = &args.case else { return Ok(Vec::new()) };
+    let case = workspace::case(name, &[])?;
+    let Engine::Command(engine) = &case.engine else { return Ok(Vec::new()) };
+    Ok(engine.knobs.iter().map(|(name, knob)| factors::knob(name, &knob.values[1..])).collect())
+}
+
 fn list(args: &Args) -> Result<u8, Failure> {
     let all = varied(args)?;
-    let about = |name: &str| {
-        factors::NAMES.iter().find(|(n, _)| *n == name).map_or("a variable of the environment", |(_, a)| *a)
-    };
+    let about =
+        |name: &str| NAMES.iter().find(|(n, _)| *n == name).map_or("a variable of the environment", |(_, a)| *a);
     if args.json {
         let object = |f: &Factor| serde_json::json!({ "name": f.name, "about": about(&f.name), "settings": f.settings.iter().map(|s| &s.word).collect::<Vec<_>>(), "state": f.state });
         let list: Vec<_> = all.iter().map(object).collect();

@@ -44,7 +44,9 @@ pub fn main() -> Result<u8, Failure> {
 }
 
 fn run(case: &Case, folder: &Path, name: &str, threads: usize, fault: Option<Fault>) -> Result<Trace, Failure> {
-    let mut request = RunRequest::new(case.settings.clone(), None);
+    let settings = case.embedded().map(|e| e.settings.clone());
+    let settings = settings.ok_or_else(|| Failure::usage("the demo's case runs the embedded engine"))?;
+    let mut request = RunRequest::new(settings, None);
     let trace = folder.join(format!("{name}.jsonl"));
     (request.trace, request.threads, request.fault) = (Some(trace.clone()), Some(threads), fault);
     (request.level, request.values) = (case.level, case.values);

@@ -3,6 +3,7 @@
 pub mod accept;
 pub mod arm;
 pub mod audit;
+pub mod command;
 pub mod demo;
 pub mod diff;
 pub mod doctor;

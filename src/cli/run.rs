@@ -15,7 +15,7 @@ use crate::engine::checkpoint::{FoldResult, check_replaceable, is_checkpoint};
 use crate::engine::run::{Outcome, Progress};
 use crate::engine::session::Session;
 use crate::say;
-use crate::scenario::case::Case;
+use crate::scenario::case::{Case, Embedded, Engine};
 use crate::scenario::request::{Checkpoints, RunRequest, TRACE_LIMIT};
 use crate::trace::record::Level;
 
@@ -68,6 +68,9 @@ pub struct Args {
 /// Runs it.
 pub fn main(args: Args) -> Result<u8, Failure> {
     let case = workspace::case(&args.case, &args.set)?;
+    if let Engine::Command(engine) = &case.engine {
+        return super::command::main(&args, &case, engine);
+    }
     let request = request(&args, &case)?;
     check_targets(&request)?;
     prepare(&case, &request, args.arm.as_deref())?;
@@ -147,7 +150,10 @@ fn prepare(case: &Case, request: &RunRequest, arm: Option<&str>) -> Result<(), F
 fn request(args: &Args, case: &Case) -> Result<RunRequest, Failure> {
     let mut request = match &args.arm {
         Some(name) => super::show::arm(case, name)?.request,
-        None => RunRequest::new(case.settings.clone(), case.market.clone()),
+        None => {
+            let engine = embedded(case)?;
+            RunRequest::new(engine.settings.clone(), engine.market.clone())
+        }
     };
     if args.arm.is_none() {
         (request.level, request.values) = (case.level, case.values);
@@ -172,6 +178,10 @@ fn request(args: &Args, case: &Case) -> Result<RunRequest, Failure> {
     Ok(request)
 }
 
+fn embedded(case: &Case) -> Result<&Embedded, Failure> {
+    case.embedded().ok_or_else(|| Failure::usage(format!("{}: its engine is a command", case.name)))
+}
+
 fn default_trace(case: &Case, arm: Option<&str>) -> PathBuf {
     let name = case.name.replace('/', "--");
     let arm = arm.map_or_else(String::new, |a| format!(".{a}"));
@@ -179,7 +189,8 @@ fn default_trace(case: &Case, arm: Option<&str>) -> PathBuf {
 }
 
 fn head(case: &Case, session: &Session, request: &RunRequest) {
-    let e = &case.settings.engine;
+    let settings = &request.settings;
+    let e = &settings.engine;
     say!("case    {}: {}", case.name, case.about);
     say!(
         "engine  {} {}, seed {}, {}, {} threads",
@@ -189,12 +200,12 @@ fn head(case: &Case, session: &Session, request: &RunRequest) {
         session.cpu().path(),
         session.cpu().threads()
     );
-    let market = case.settings.market.file.as_deref().unwrap_or("synthetic");
+    let market = settings.market.file.as_deref().unwrap_or("synthetic");
     say!("market  {market}: {} folds", session.folds().len());
     for note in session.market_notes() {
         say!("        {note}");
     }
-    let updates = case.settings.training.updates() * session.folds().len() as u64;
+    let updates = settings.training.updates() * session.folds().len() as u64;
     say!(
         "trace   level {}, about {} before compression",
         request.level,

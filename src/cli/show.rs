@@ -5,7 +5,8 @@ use std::path::Path;
 use super::table::{aligned, bytes};
 use super::{Failure, workspace};
 use crate::compare::verdict::exit;
-use crate::scenario::case::Case;
+use crate::scenario::case::{Case, Embedded, Engine};
+use crate::scenario::command::CommandEngine;
 use crate::scenario::plan::{Arm, Plan, Relation};
 use crate::trace::record::Level;
 use crate::{say, tell};
@@ -49,35 +50,82 @@ pub fn arm(case: &Case, name: &str) -> Result<Arm, Failure> {
 /// Shows a case.
 pub fn main(args: Args) -> Result<u8, Failure> {
     let case = workspace::case(&args.case, &[])?;
-    let plan = plan(&case, Path::new("WORK"))?;
-    let updates = case.settings.training.updates() * u64::from(plan.folds);
+    match &case.engine {
+        Engine::Embedded(engine) => embedded(&args, &case, engine),
+        Engine::Command(engine) => command(&args, &case, engine),
+    }
+}
+
+fn embedded(args: &Args, case: &Case, engine: &Embedded) -> Result<u8, Failure> {
+    let plan = plan(case, Path::new("WORK"))?;
+    let updates = engine.settings.training.updates() * u64::from(plan.folds);
     let size = trace_bytes(case.level, updates);
-    let golden = crate::verify::golden::path(&case);
     if args.json {
         let arms: Vec<&str> = plan.arms.iter().map(|a| a.name.as_str()).collect();
-        let value = serde_json::json!({
-            "schema": "samebits-show/1", "case": case.name, "about": case.about, "settings": case.settings,
-            "folds": plan.folds, "updates": updates, "arms": arms, "guarantee": case.guarantee, "needs": case.needs,
-            "golden": case.golden.then_some(golden), "trace_bytes": size,
-        });
+        let mut value = common_json(case, &arms);
+        value["settings"] = serde_json::json!(engine.settings);
+        value["folds"] = plan.folds.into();
+        value["updates"] = updates.into();
+        value["trace_bytes"] = size.into();
         say!("{value}");
         return Ok(exit::SAME);
     }
-    say!("{}: {}", case.name, case.about);
-    say!("file       {}", workspace::shown(&case.path));
-    say!("guarantee  {}, folds {}, updates {updates}", case.guarantee, plan.folds);
-    let state = if !case.golden {
-        "none wanted"
-    } else if golden.exists() {
-        "accepted"
-    } else {
-        "missing"
-    };
-    say!("golden     {} ({state})", workspace::shown(&golden));
+    common(case);
+    say!("folds      {}, updates {updates}", plan.folds);
     say!("trace      level {}, about {} an arm before compression", case.level, bytes(size));
     say!("\n{}", arm_table(&plan));
-    say!("settings\n{}", toml::to_string(&case.settings).unwrap_or_default());
+    say!("settings\n{}", toml::to_string(&engine.settings).unwrap_or_default());
     Ok(exit::SAME)
+}
+
+fn command(args: &Args, case: &Case, engine: &CommandEngine) -> Result<u8, Failure> {
+    let arms = crate::verify::command::arms(engine);
+    if args.json {
+        let names: Vec<&str> = arms.iter().map(|a| a.name.as_str()).collect();
+        let mut value = common_json(case, &names);
+        value["engine"] = serde_json::json!(engine.run);
+        value["knobs"] = serde_json::json!(engine.knobs);
+        say!("{value}");
+        return Ok(exit::SAME);
+    }
+    common(case);
+    say!("trace      level {} is asked of a recorder", case.level);
+    let mut rows = vec![["arm", "must", "changed"].map(str::to_owned).to_vec()];
+    for arm in &arms {
+        let must = match (arm.name.as_str(), arm.must_be_same) {
+            ("base", _) => "",
+            (_, true) => "be the same",
+            (_, false) => "differ",
+        };
+        rows.push(vec![arm.name.clone(), must.to_owned(), arm.setting.word.clone()]);
+    }
+    say!("\n{}", aligned(&rows, 3));
+    say!("engine\n{}", toml::to_string(&engine.run).unwrap_or_default());
+    if !engine.knobs.is_empty() {
+        say!("knobs\n{}", toml::to_string(&engine.knobs).unwrap_or_default());
+    }
+    Ok(exit::SAME)
+}
+
+fn common_json(case: &Case, arms: &[&str]) -> serde_json::Value {
+    let golden = case.golden.then(|| crate::verify::golden::path(case));
+    serde_json::json!({
+        "schema": "samebits-show/1", "case": case.name, "about": case.about, "arms": arms,
+        "guarantee": case.guarantee, "needs": case.needs, "golden": golden,
+    })
+}
+
+fn common(case: &Case) {
+    let golden = crate::verify::golden::path(case);
+    say!("{}: {}", case.name, case.about);
+    say!("file       {}", workspace::shown(&case.path));
+    say!("guarantee  {}", case.guarantee);
+    let state = match (case.golden, golden.exists()) {
+        (false, _) => "none wanted",
+        (true, true) => "accepted",
+        (true, false) => "missing",
+    };
+    say!("golden     {} ({state})", workspace::shown(&golden));
 }
 
 fn arm_table(plan: &Plan) -> String {

@@ -16,8 +16,9 @@ use crate::report::summary::Counts;
 use crate::report::text;
 use crate::scenario::case::{Case, Need};
 use crate::trace::writer::write_atomically;
-use crate::verify::case::{CaseReport, Options, arm_names, missing, verify};
+use crate::verify::case::{arm_names, missing, verify};
 use crate::verify::golden;
+use crate::verify::report::{CaseReport, Options};
 use crate::{say, tell};
 
 /// Arguments of `samebits test`.

@@ -9,9 +9,9 @@ use super::evidence::{self, Evidence, Tensors, Unusable, unusable};
 use super::tensors::Tensor;
 use super::verdict::{Comparison, Reason, Verdict};
 use crate::digest::sha::{Digest, Hasher, sha256};
-use crate::launch::folder::Outputs;
 use crate::launch::job::{STDOUT, TRACES};
 use crate::scenario::case::Scope;
+use crate::scenario::outputs::Outputs;
 use crate::trace::reader::Trace;
 
 /// Evidence of one run of a command.

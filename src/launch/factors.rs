@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::scenario::factor::NAMES;
 use crate::trace::record::Level;
 
 use super::command;
@@ -96,23 +97,6 @@ fn set(pairs: &[(&str, &str)]) -> Setting {
     let set = pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
     setting(&words.join(" "), Surroundings { set, ..Surroundings::default() })
 }
-
-/// Names and descriptions of the built-in factors, in their order.
-pub const NAMES: [(&str, &str); 13] = [
-    ("env-size", "4 KiB more of environment variables"),
-    ("env-order", "environment variables in descending order"),
-    ("folder-length", "a working directory whose path is 64 bytes longer"),
-    ("argv-length", "the program named by a path that is 64 bytes longer"),
-    ("threads", "thread counts of OpenMP, MKL, OpenBLAS, BLIS, NumExpr, Accelerate and rayon"),
-    ("cpus", "one processor in the affinity mask"),
-    ("load", "a busy thread on every processor beside the run"),
-    ("overlap", "no other run at the same time"),
-    ("start", "a start some milliseconds late, so that runs begin in another order"),
-    ("locale", "another locale"),
-    ("time-zone", "another time zone"),
-    ("aslr", "addresses that are not randomised"),
-    ("hash-seed", "PYTHONHASHSEED fixed"),
-];
 
 /// Built-in factors for this machine; `jobs` runs go on at a time.
 pub fn table(jobs: usize) -> Vec<Factor> {

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use super::command;
 use super::factors::{Setting, padded};
-use super::folder::{Outputs, fill};
+use super::folder::fill;
 use super::load::Load;
 use super::process::Finished;
 use super::surroundings::Launch;
+use crate::scenario::outputs::Outputs;
 use crate::trace::privacy::Mask;
 use crate::trace::record::Level;
 

@@ -3,7 +3,7 @@
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::compare::verdict::Verdict;
-use crate::verify::case::{ArmReport, CaseReport};
+use crate::verify::report::{ArmReport, CaseReport};
 
 /// A planned case: its name and arms.
 pub type Planned = (String, Vec<String>);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::compare::verdict::{Verdict, exit};
-use crate::verify::case::CaseReport;
+use crate::verify::report::CaseReport;
 
 /// How many cases ended how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::compare::verdict::{Comparison, Divergence, Elements, Verdict};
-use crate::verify::case::CaseReport;
+use crate::verify::report::CaseReport;
 
 /// A comparison, as `samebits diff` prints it.
 pub fn comparison(c: &Comparison) -> String {

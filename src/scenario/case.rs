@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::check;
+use super::command::{self, CommandEngine};
 use super::document::{self, CaseError, Document};
 use super::mutant::{self, Fault, Flip};
 use super::settings::{EngineSettings, EvaluationSettings, FoldSettings, MarketSettings, Settings, TrainingSettings};
@@ -20,18 +21,14 @@ pub struct Case {
     pub path: PathBuf,
     /// one line for people
     pub about: String,
-    /// what decides the bits
-    pub settings: Settings,
-    /// the market file, resolved
-    pub market: Option<PathBuf>,
+    /// what runs, and with what it is compared
+    pub engine: Engine,
     /// level promised
     pub guarantee: Guarantee,
     /// what the machine must have
     pub needs: Vec<Need>,
     /// whether an accepted snapshot is compared
     pub golden: bool,
-    /// the runs that are compared
-    pub arms: Arms,
     /// records compared
     pub compare: Scope,
     /// a verdict other than `same` that passes
@@ -44,6 +41,26 @@ pub struct Case {
     pub level: Level,
     /// small tensors are kept with their values
     pub values: bool,
+}
+
+/// What a case runs.
+#[derive(Clone, Debug)]
+pub enum Engine {
+    /// the engine of this program
+    Embedded(Box<Embedded>),
+    /// any command
+    Command(Box<CommandEngine>),
+}
+
+/// The engine of this program: what decides its bits, and the runs compared.
+#[derive(Clone, Debug)]
+pub struct Embedded {
+    /// what decides the bits
+    pub settings: Settings,
+    /// the market file, resolved
+    pub market: Option<PathBuf>,
+    /// the runs that are compared
+    pub arms: Arms,
 }
 
 #[derive(Debug, Deserialize)]
@@ -256,7 +273,18 @@ impl Case {
         if table.contains_key("twin") {
             return from_twin(document, document.parse()?, assignments);
         }
+        if table.get("engine").and_then(|e| e.get("command")).is_some() {
+            return command::load(document, table, assignments);
+        }
         load_clean(document, assignments)
+    }
+
+    /// The engine of this program, if the case runs it.
+    pub fn embedded(&self) -> Option<&Embedded> {
+        match &self.engine {
+            Engine::Embedded(embedded) => Some(embedded),
+            Engine::Command(_) => None,
+        }
     }
 
     /// Suite: the folder.
@@ -348,12 +376,10 @@ fn from_file(document: &Document, name: String, file: File) -> Result<Case, Case
         name,
         path: document.path.clone(),
         about: file.about,
-        settings,
-        market,
+        engine: Engine::Embedded(Box::new(Embedded { settings, market, arms: file.arms })),
         guarantee: file.guarantee,
         needs: file.needs,
         golden: file.golden,
-        arms: file.arms,
         compare: file.compare,
         expect: file.expect,
         mutant: file.mutant,

@@ -64,7 +64,7 @@ fn ranges(document: &Document, key: &str, list: &[usize], most: usize) -> Result
 }
 
 /// Two arms of one name would write the same trace.
-fn once<T: PartialEq + std::fmt::Debug>(document: &Document, key: &str, list: &[T]) -> Result<(), CaseError> {
+pub fn once<T: PartialEq + std::fmt::Debug>(document: &Document, key: &str, list: &[T]) -> Result<(), CaseError> {
     if list.len() > LIST_MAX {
         return Err(document.refuse(key, format!("{} entries; at most {LIST_MAX}", list.len())));
     }
@@ -88,11 +88,20 @@ fn resumes(document: &Document, arms: &Arms, settings: &Settings) -> Result<(), 
     Ok(())
 }
 
+/// A scope names kinds that there are.
+pub fn kinds(document: &Document, scope: &Scope) -> Result<(), CaseError> {
+    match scope.kinds.iter().find(|k| !KINDS.contains(&k.as_str())) {
+        Some(kind) => {
+            let near = suggestion(kind, &KINDS);
+            Err(document.refuse("compare.kinds", format!("unknown kind {kind:?}{near}")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// A scope names kinds that there are and leaves each arm something to compare.
 pub fn scope(document: &Document, scope: &Scope, arms: &Arms) -> Result<(), CaseError> {
-    if let Some(kind) = scope.kinds.iter().find(|k| !KINDS.contains(&k.as_str())) {
-        return Err(document.refuse("compare.kinds", format!("unknown kind {kind:?}{}", suggestion(kind, &KINDS))));
-    }
+    kinds(document, scope)?;
     let holds = |kinds: &[&str]| scope.kinds.is_empty() || kinds.iter().any(|k| scope.kinds.iter().any(|s| s == k));
     let folds = !arms.folds.is_empty() && !holds(&["step", "eval", "fold"]);
     let evaluations = !arms.evaluation.is_empty() && !holds(&["step", "fold", "close"]);

@@ -2,8 +2,11 @@
 
 pub mod case;
 pub mod check;
+pub mod command;
 pub mod document;
+pub mod factor;
 pub mod mutant;
+pub mod outputs;
 pub mod plan;
 pub mod request;
 pub mod settings;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::case::{Case, EvaluationArm, FoldArm, ResumeArm, Scope};
+use super::case::{Case, Embedded, EvaluationArm, FoldArm, ResumeArm, Scope};
 use super::mutant::Fault;
 use super::request::{Checkpoints, Cut, RunRequest};
 use super::settings::Size;
@@ -107,13 +107,13 @@ pub struct Plan {
     pub folds: u32,
 }
 
-/// Resolves a case. Checkpoints of the base go to `work`, from where the resume arms take them.
-pub fn resolve(case: &Case, fault: Option<&Fault>, facts: &Facts, work: &Path) -> Plan {
-    let mut base = RunRequest::new(case.settings.clone(), case.market.clone());
-    base.threads = (case.settings.engine.size == Size::Tiny).then_some(1);
+/// Resolves a case of the embedded engine. Checkpoints of the base go to `work`, from where the resume arms take them.
+pub fn resolve(case: &Case, engine: &Embedded, fault: Option<&Fault>, facts: &Facts, work: &Path) -> Plan {
+    let mut base = RunRequest::new(engine.settings.clone(), engine.market.clone());
+    base.threads = (engine.settings.engine.size == Size::Tiny).then_some(1);
     (base.level, base.values) = (case.level, case.values);
     base.fault = fault.cloned();
-    let mut plan = Builder { case, facts, work, base, arms: Vec::new() };
+    let mut plan = Builder { case, engine, facts, work, base, arms: Vec::new() };
     plan.add_base();
     plan.add_processes();
     plan.add_resumes();
@@ -129,6 +129,7 @@ pub fn resolve(case: &Case, fault: Option<&Fault>, facts: &Facts, work: &Path) -
 
 struct Builder<'a> {
     case: &'a Case,
+    engine: &'a Embedded,
     facts: &'a Facts,
     work: &'a Path,
     base: RunRequest,
@@ -161,7 +162,7 @@ impl Builder<'_> {
     }
 
     fn cuts(&self) -> Vec<(ResumeArm, Cut)> {
-        let t = &self.case.settings.training;
+        let t = &self.engine.settings.training;
         let last = self.facts.folds - 1;
         let cut = |place: &ResumeArm| {
             let cut = match place {
@@ -174,7 +175,7 @@ impl Builder<'_> {
             };
             (*place, cut)
         };
-        self.case.arms.resume.iter().map(cut).collect()
+        self.engine.arms.resume.iter().map(cut).collect()
     }
 
     fn add_base(&mut self) {
@@ -185,7 +186,7 @@ impl Builder<'_> {
     }
 
     fn add_processes(&mut self) {
-        let arms = self.case.arms.clone();
+        let arms = self.engine.arms.clone();
         if arms.repeat > 1 {
             self.same("repeat", ArmKind::Repeat, &[], |r| r.repeat = arms.repeat);
         }
@@ -195,7 +196,7 @@ impl Builder<'_> {
     }
 
     fn add_paths(&mut self) {
-        let arms = self.case.arms.clone();
+        let arms = self.engine.arms.clone();
         for &threads in &arms.threads {
             // Twice, so that a sum that follows arrival order can be told from one that follows the thread count.
             for run in 1..=if threads > 1 { 2 } else { 1 } {
@@ -211,7 +212,7 @@ impl Builder<'_> {
     }
 
     fn add_folds(&mut self) {
-        let arms = self.case.arms.folds.clone();
+        let arms = self.engine.arms.folds.clone();
         if arms.contains(&FoldArm::Alone) {
             let wanted = self.case.compare.folds.clone();
             for fold in (0..self.facts.folds).filter(|f| wanted.is_empty() || wanted.contains(f)) {
@@ -243,7 +244,7 @@ impl Builder<'_> {
 
     fn add_evaluations(&mut self) {
         let kinds = ["step", "fold", "close"];
-        for when in self.case.arms.evaluation.clone() {
+        for when in self.engine.arms.evaluation.clone() {
             let (name, enabled, every) = match when {
                 EvaluationArm::Off => ("evaluation-off", false, 0),
                 EvaluationArm::EveryCycle => ("evaluation-every-cycle", true, 1),
@@ -253,18 +254,18 @@ impl Builder<'_> {
                 (r.settings.evaluation.enabled, r.settings.evaluation.every) = (enabled, every);
             });
         }
-        for rows in self.case.arms.batch_rows.clone() {
+        for rows in self.engine.arms.batch_rows.clone() {
             let kind = ArmKind::BatchRows { rows };
             self.same(format!("batch-rows-{rows}"), kind, &[], |r| r.settings.evaluation.rows = Some(rows));
         }
     }
 
     fn add_traces(&mut self) {
-        for level in self.case.arms.trace.clone() {
+        for level in self.engine.arms.trace.clone() {
             let kinds: &[&str] = if level == Level::Off { &["close"] } else { &[] };
             self.same(format!("trace-{level}"), ArmKind::Trace { level }, kinds, |r| r.level = level);
         }
-        if let Some(seed) = self.case.arms.other_seed {
+        if let Some(seed) = self.engine.arms.other_seed {
             self.push("other-seed".into(), ArmKind::OtherSeed, Relation::Differs, |r| r.settings.engine.seed = seed);
         }
     }

@@ -1,11 +1,10 @@
 //! One case from plan to verdict.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-
-use super::golden;
+use super::golden::{self, Golden};
+use super::report::{ArmReport, CaseReport, Options, compare_golden, conclude, extra, stability_words};
 use super::runs::{ArmRun, Runner, needs_base};
 use crate::compare::traces;
 use crate::compare::verdict::{Comparison, Reason, Verdict};
@@ -13,100 +12,11 @@ use crate::detect::evidence::{ArmEvidence, Evidence, Finding};
 use crate::detect::seed_ignored::{first_step, unmoved};
 use crate::detect::{self, DETECTORS};
 use crate::engine::session::fold_facts;
-use crate::launch::slots::Slots;
-use crate::scenario::case::{Case, Expect, Need, Scope};
+use crate::scenario::case::{Case, Engine, Need, Scope};
 use crate::scenario::mutant::Fault;
 use crate::scenario::plan::{Arm, Plan, Relation, resolve};
 use crate::scenario::settings::FoldStart;
 use crate::trace::reader::Trace;
-
-/// How cases are verified.
-#[derive(Debug)]
-pub struct Options<'a> {
-    /// the `samebits` program
-    pub program: PathBuf,
-    /// slots shared by all cases
-    pub slots: &'a Slots,
-    /// folder for traces and checkpoints
-    pub work: PathBuf,
-    /// green arms keep their traces
-    pub keep: bool,
-    /// pending goldens go here instead of beside the accepted ones
-    pub pending: Option<PathBuf>,
-    /// base traces saved by an earlier run take the place of the goldens
-    pub against: Option<PathBuf>,
-    /// base traces are saved here
-    pub save: Option<PathBuf>,
-    /// planted faults are dealt out under this seed instead of by name
-    pub shuffle: Option<u64>,
-}
-
-/// One arm's part of a verdict.
-#[derive(Clone, Debug, Serialize)]
-pub struct ArmReport {
-    /// name in the plan; for mutants with the field before it
-    pub name: String,
-    /// verdict
-    #[serde(flatten)]
-    pub verdict: Verdict,
-    /// the comparison behind it
-    pub comparison: Option<Comparison>,
-    /// seconds it took
-    pub seconds: f64,
-    /// repeats it
-    pub command: String,
-}
-
-/// A case's verdict and what it rests on.
-#[derive(Clone, Debug, Serialize)]
-pub struct CaseReport {
-    /// `suite/name`
-    pub case: String,
-    /// verdict
-    #[serde(flatten)]
-    pub verdict: Verdict,
-    /// why it passes although bits differ: a met expectation
-    pub expected: Option<String>,
-    /// planted faults caught and named, and planted in all
-    pub mutants: Option<(usize, usize)>,
-    /// arms, the base first, then `golden`
-    pub arms: Vec<ArmReport>,
-    /// what the detectors found
-    pub findings: Vec<Finding>,
-    /// on a golden mismatch: `stable (...)` or `unstable (...)`
-    pub stability: Option<String>,
-    /// pending golden written
-    pub pending: Option<PathBuf>,
-    /// the command that accepts it
-    pub accept: Option<String>,
-    /// where the traces are that were kept
-    pub traces: Option<PathBuf>,
-    /// seconds it took
-    pub seconds: f64,
-}
-
-impl CaseReport {
-    fn new(case: &Case, verdict: Verdict) -> Self {
-        CaseReport {
-            case: case.name.clone(),
-            verdict,
-            expected: None,
-            mutants: None,
-            arms: Vec::new(),
-            findings: Vec::new(),
-            stability: None,
-            pending: None,
-            accept: None,
-            traces: None,
-            seconds: 0.0,
-        }
-    }
-
-    /// A case that did not run.
-    pub fn not_run(case: &Case, detail: &str) -> Self {
-        CaseReport::new(case, Verdict::NotRun { detail: detail.to_owned() })
-    }
-}
 
 /// What this machine lacks for a case.
 pub fn missing(case: &Case) -> Option<String> {
@@ -120,8 +30,9 @@ pub fn missing(case: &Case) -> Option<String> {
 
 /// The plan of a case with a planted fault or without.
 pub fn plan(case: &Case, fault: Option<&Fault>, work: &Path) -> Result<Plan, String> {
-    let facts = fold_facts(&case.settings, case.market.as_deref()).map_err(|e| e.to_string())?;
-    Ok(resolve(case, fault, &facts, work))
+    let engine = case.embedded().ok_or("its engine is a command, which has no folds")?;
+    let facts = fold_facts(&engine.settings, engine.market.as_deref()).map_err(|e| e.to_string())?;
+    Ok(resolve(case, engine, fault, &facts, work))
 }
 
 /// Verifies one case.
@@ -129,6 +40,7 @@ pub fn verify(case: &Case, options: &Options<'_>) -> CaseReport {
     let start = Instant::now();
     let mut report = match missing(case) {
         Some(detail) => CaseReport::not_run(case, &detail),
+        None if let Engine::Command(engine) = &case.engine => super::command::verify(case, engine, options),
         None if case.mutant.is_some() => mutant(case, options),
         None => clean(case, options),
     };
@@ -179,17 +91,7 @@ fn clean(case: &Case, options: &Options<'_>) -> CaseReport {
     if let Some(Ok(base)) = runs.first().map(|r| r.traces.as_ref().map(|t| &t[0])) {
         judge_golden(case, options, &runner, &plan, base, &mut report);
     }
-    report.verdict = report.arms.iter().map(|a| a.verdict.clone()).fold(Verdict::Same, Verdict::worse);
-    if !report.findings.is_empty() {
-        report.verdict = Verdict::Different;
-    }
-    if report.verdict == Verdict::Same && report.arms.iter().all(|a| a.name == "base") {
-        report.verdict = Verdict::unverified(Reason::NoEvidence, "nothing was compared");
-    }
-    if let Some(expect) = &case.expect {
-        meet(expect, &mut report);
-    }
-    tidy(options, &runner, &mut report);
+    conclude(case, options, &runner.work, &mut report);
     report
 }
 
@@ -216,8 +118,8 @@ fn judge(case: &Case, runs: &[ArmRun]) -> Vec<ArmReport> {
 /// The commands that tell more of an arm that differs.
 fn next(case: &Case, arm: &Arm, comparison: &Comparison) -> Option<String> {
     let first = comparison.first.as_ref().filter(|f| f.operation.is_none() && f.kind != "close")?;
-    let place =
-        first.place.fold.filter(|_| arm.request.folds.is_none() && case.settings.folds.start == FoldStart::Fresh);
+    let fresh = arm.request.settings.folds.start == FoldStart::Fresh && arm.request.folds.is_none();
+    let place = first.place.fold.filter(|_| fresh);
     let fold = place.map_or_else(String::new, |f| format!(" --folds {f}"));
     let run = |arm: &str, file: &str| {
         format!("samebits run {} --arm {arm}{fold} --level op --values --trace {file}", case.name)
@@ -240,10 +142,14 @@ fn judge_arm(arm: &Arm, base: &Trace, traces: &[Trace]) -> (Verdict, Option<Comp
     }
 }
 
+/// Generators that another seed did not move; None when the traces tell of none.
+pub fn unmoved_generators(base: &Trace, other: &Trace) -> Option<Vec<String>> {
+    first_step(base).zip(first_step(other)).and_then(|(a, b)| unmoved(a, b))
+}
+
 /// Another seed must move every generator and the weights.
 fn must_differ(base: &Trace, other: Option<&Trace>) -> Verdict {
-    let names = first_step(base).zip(other.and_then(first_step)).and_then(|(a, b)| unmoved(a, b));
-    match names {
+    match other.and_then(|other| unmoved_generators(base, other)) {
         None => Verdict::unverified(Reason::NoEvidence, "no step record with generators; use level step"),
         Some(names) if names.is_empty() => Verdict::Same,
         Some(_) => Verdict::Different,
@@ -272,7 +178,7 @@ fn judge_golden(
     let saved = |folder: &Path| folder.join(format!("{}.jsonl.zst", case.name));
     let judged = match &options.against {
         Some(folder) => Some(("against", against(base, &saved(folder), &case.compare))),
-        None if case.golden => Some(("golden", golden::compare(case, base))),
+        None if case.golden => Some(("golden", golden::compare(case, &Golden::of_trace(base)))),
         None => None,
     };
     // Saved only now, so that a run is never compared with itself.
@@ -283,32 +189,10 @@ fn judge_golden(
         report.arms.push(extra("save", verdict, None, case));
     }
     let Some((name, comparison)) = judged else { return };
-    if comparison.verdict != Verdict::Same && name == "golden" {
-        match golden::write_pending(case, base, options.pending.as_deref()) {
-            Ok(path) => {
-                let from = options.pending.as_ref().map_or_else(String::new, |p| format!(" --from {}", p.display()));
-                report.accept = Some(format!("samebits accept {}{from} --reason TEXT", case.name));
-                report.pending = Some(path);
-            }
-            Err(e) => {
-                let verdict = Verdict::unverified(Reason::NoEvidence, format!("the pending golden is lost: {e}"));
-                report.arms.push(extra("pending", verdict, None, case));
-            }
-        }
-    }
     if comparison.verdict == Verdict::Different {
         report.stability = Some(stability(runner, &plan.arms[0], base, case));
     }
-    let mut arm = extra(name, comparison.verdict.clone(), Some(comparison), case);
-    if let Some(folder) = options.against.as_ref().filter(|_| name == "against") {
-        arm.command.push_str(&format!(" --against {}", folder.display()));
-    }
-    report.arms.push(arm);
-}
-
-fn extra(name: &str, verdict: Verdict, comparison: Option<Comparison>, case: &Case) -> ArmReport {
-    let command = format!("samebits test {}", case.name);
-    ArmReport { name: name.to_owned(), verdict, comparison, seconds: 0.0, command }
+    compare_golden(case, options, name, comparison, &Golden::of_trace(base), report);
 }
 
 fn save(from: &Path, to: &Path) -> std::io::Result<()> {
@@ -330,61 +214,8 @@ fn against(base: &Trace, saved: &Path, scope: &Scope) -> Comparison {
 /// Runs the base once more, for information only: the verdict stays.
 fn stability(runner: &Runner<'_>, arm: &Arm, base: &Trace, case: &Case) -> String {
     let again = runner.run_as(arm, "base-again");
-    let command = format!("samebits run {} --arm base", case.name);
-    let changed = golden::changed_since(case);
-    let cause = match changed.is_empty() {
-        true => "code, library or hardware changed".to_owned(),
-        false => format!("since the golden was accepted these changed: {}", changed.join(", ")),
-    };
-    match again.traces.as_ref().map(|t| traces::compare(base, &t[0], &Scope::default()).verdict) {
-        Ok(Verdict::Same) => format!("different, stable ({cause}); repeat with: {command}"),
-        Ok(Verdict::Different) => format!("different, unstable (nondeterminism); repeat with: {command}"),
-        _ => format!("different; it could not be run once more; repeat with: {command}"),
-    }
-}
-
-/// An expected difference passes until its date, and only while it is there.
-fn meet(expect: &Expect, report: &mut CaseReport) {
-    let today = jiff::tz::Offset::UTC.to_datetime(jiff::Timestamp::now()).date();
-    let until: Option<jiff::civil::Date> = expect.until.parse().ok();
-    let fail = |detail: String| Verdict::unverified(Reason::NotComparable, detail);
-    // What could not be told is not what was expected.
-    let untold = report.arms.iter().find(|a| !matches!(a.verdict, Verdict::Same | Verdict::Different));
-    if let Some(arm) = untold {
-        report.verdict = arm.verdict.clone();
-    }
-    match report.verdict {
-        Verdict::Different if until.is_none_or(|u| today > u) => {
-            report.stability = Some(format!("the expectation ended on {}: {}", expect.until, expect.reason));
-        }
-        Verdict::Different => match (expect.max_ulp, largest_ulp(report)) {
-            (None, _) => report.expected = Some(expect.reason.clone()),
-            (Some(limit), Some(found)) if found <= limit => report.expected = Some(expect.reason.clone()),
-            (Some(limit), found) => {
-                let found = found.map_or_else(|| "not known (no values)".to_owned(), |f| f.to_string());
-                report.stability = Some(format!("expected at most {limit} ULP, found {found}"));
-            }
-        },
-        Verdict::Same => {
-            report.verdict = Verdict::Different;
-            report.stability = Some(format!("it is the same now, remove [expect]: {}", expect.reason));
-        }
-        Verdict::Unverified { .. } | Verdict::NotRun { .. } => {
-            report.verdict = report.verdict.clone().worse(fail("expected \"different\", could not tell".into()));
-        }
-    }
-}
-
-fn largest_ulp(report: &CaseReport) -> Option<u64> {
-    let of = |a: &ArmReport| a.comparison.as_ref()?.first.as_ref()?.elements.as_ref()?.max_ulp;
-    report
-        .arms
-        .iter()
-        .filter(|a| a.verdict == Verdict::Different)
-        .map(of)
-        .collect::<Option<Vec<u64>>>()?
-        .into_iter()
-        .max()
+    let verdict = again.traces.as_ref().map(|t| traces::compare(base, &t[0], &Scope::default()).verdict);
+    stability_words(case, verdict.as_ref().ok())
 }
 
 /// A mutant case passes when every planted fault is named by its detector and by no other.
@@ -467,23 +298,15 @@ fn named(fault: &Fault, wanted: String, findings: &[Finding], arms: &[ArmReport]
     }
 }
 
-/// Traces of green cases go, unless they are kept.
-fn tidy(options: &Options<'_>, runner: &Runner<'_>, report: &mut CaseReport) {
-    if !options.keep && report.verdict == Verdict::Same {
-        let _ = std::fs::remove_dir_all(&runner.work);
-    } else if runner.work.is_dir() {
-        report.traces = Some(runner.work.clone());
-    }
-}
-
 /// Names of the arms a case will report, for a list that is complete before anything ran.
 pub fn arm_names(case: &Case, against: bool) -> Vec<String> {
     if case.mutant.is_some() {
         return case.faults().iter().map(|(field, _)| field.unwrap_or("mutant").to_owned()).collect();
     }
-    let mut names: Vec<String> = match plan(case, None, Path::new("")) {
-        Ok(plan) => plan.arms.iter().map(|a| a.name.clone()).collect(),
-        Err(_) => vec!["base".to_owned()],
+    let mut names: Vec<String> = match (&case.engine, plan(case, None, Path::new(""))) {
+        (Engine::Command(engine), _) => super::command::arms(engine).into_iter().map(|a| a.name).collect(),
+        (_, Ok(plan)) => plan.arms.iter().map(|a| a.name.clone()).collect(),
+        (_, Err(_)) => vec!["base".to_owned()],
     };
     if against {
         names.push("against".to_owned());

@@ -6,17 +6,39 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::compare::golden::render;
+use crate::compare::golden::{render, render_left};
+use crate::compare::left::Left;
 use crate::compare::verdict::{Comparison, Reason};
 use crate::digest::sha::{Digest, Hasher, sha256};
 use crate::scenario::case::{Case, Guarantee};
 use crate::trace::reader::Trace;
 use crate::trace::writer::write_atomically;
 
+/// What a run would have as its golden.
+#[derive(Clone, Debug)]
+pub struct Golden {
+    /// the text that is compared
+    pub text: String,
+    /// what is told beside it
+    pub noted: BTreeMap<String, String>,
+}
+
+impl Golden {
+    /// Of a trace of the embedded engine.
+    pub fn of_trace(trace: &Trace) -> Self {
+        Golden { text: render(trace), noted: trace.open.identity.noted.clone() }
+    }
+
+    /// Of what a command left.
+    pub fn of_left(left: &Left) -> Self {
+        let noted = left.traces.first().map(|t| t.open.identity.noted.clone()).unwrap_or_default();
+        Golden { text: render_left(left), noted }
+    }
+}
+
 /// Where a case's accepted snapshot is. At `cpu_to_gpu` no keyed field remains in its key, and it has none.
 pub fn path(case: &Case) -> PathBuf {
-    let cases = case.path.parent().and_then(Path::parent).unwrap_or(Path::new("."));
-    let root = cases.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let root = root(case);
     let key =
         if case.guarantee == Guarantee::CpuToGpu { String::new() } else { format!("@{}", std::env::consts::ARCH) };
     root.join("snapshots").join(format!("{}{key}.snap", case.name))
@@ -37,6 +59,12 @@ pub fn orphans(root: &Path, cases: &BTreeMap<String, PathBuf>) -> Vec<PathBuf> {
     orphans
 }
 
+/// The project of a case: the folder that holds `cases/`.
+fn root(case: &Case) -> PathBuf {
+    let cases = case.path.parent().and_then(Path::parent).unwrap_or(Path::new("."));
+    cases.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+}
+
 /// The accepted text, if there is any.
 pub fn accepted(case: &Case) -> Result<Option<String>, String> {
     let path = path(case);
@@ -53,10 +81,10 @@ pub fn read(path: &Path) -> Result<String, String> {
     Ok(text.to_string())
 }
 
-/// Compares a trace with the accepted snapshot.
-pub fn compare(case: &Case, trace: &Trace) -> Comparison {
+/// Compares what a run would have with the accepted snapshot.
+pub fn compare(case: &Case, found: &Golden) -> Comparison {
     match accepted(case) {
-        Ok(Some(text)) => crate::compare::golden::compare(&text, &render(trace)),
+        Ok(Some(text)) => crate::compare::golden::compare(&text, &found.text),
         Ok(None) => {
             let detail = format!("{} does not exist; review and `samebits accept --reason TEXT`", path(case).display());
             Comparison::unverified(Reason::NoGolden, detail)
@@ -67,7 +95,8 @@ pub fn compare(case: &Case, trace: &Trace) -> Comparison {
 
 /// Content hashes of a case's own files: the case and its market file.
 fn case_hashes(case: &Case) -> BTreeMap<String, String> {
-    let files = [("case", Some(&case.path)), ("market", case.market.as_ref())];
+    let market = case.embedded().and_then(|e| e.market.as_ref());
+    let files = [("case", Some(&case.path)), ("market", market)];
     let hash = |(name, path): (&str, Option<&PathBuf>)| Some((name.to_owned(), tree_digest(path?)?.to_string()));
     files.into_iter().filter_map(hash).collect()
 }
@@ -76,7 +105,9 @@ fn case_hashes(case: &Case) -> BTreeMap<String, String> {
 /// exist have none.
 pub fn content_hashes(root: &Path, case: &Case) -> BTreeMap<String, String> {
     let mut hashes = case_hashes(case);
-    for name in ["src", "kernels", "Cargo.lock"] {
+    // The engine of this program is that of the folder only where the folder is this program's own.
+    let ours = fs::read_to_string(root.join("Cargo.toml")).is_ok_and(|t| t.contains("name = \"samebits\""));
+    for name in ["src", "kernels", "Cargo.lock"].into_iter().filter(|_| ours || case.embedded().is_none()) {
         if let Some(digest) = tree_digest(&root.join(name)) {
             hashes.insert(name.to_owned(), digest.to_string());
         }
@@ -99,6 +130,14 @@ pub fn tree_digest(path: &Path) -> Option<Digest> {
     Some(hasher.finish())
 }
 
+/// What a run made now is of: for the engine of this program what it was built from, for a command the project as it is.
+fn hashes_now(case: &Case) -> BTreeMap<String, String> {
+    let Some(_) = case.embedded() else { return content_hashes(&root(case), case) };
+    let mut hashes = built_from();
+    hashes.extend(case_hashes(case));
+    hashes
+}
+
 /// Content hashes that this binary was built from, by `build.rs`.
 pub fn built_from() -> BTreeMap<String, String> {
     let pairs = [
@@ -110,31 +149,30 @@ pub fn built_from() -> BTreeMap<String, String> {
 }
 
 /// Writes a pending snapshot beside the accepted one, or below `folder`.
-pub fn write_pending(case: &Case, trace: &Trace, folder: Option<&Path>) -> std::io::Result<PathBuf> {
+pub fn write_pending(case: &Case, found: &Golden, folder: Option<&Path>) -> std::io::Result<PathBuf> {
     let accepted = path(case);
     let name = format!("{}.new", accepted.file_name().unwrap_or_default().to_string_lossy());
     let target = match folder {
         Some(folder) => folder.join(case.suite()).join(name),
         None => accepted.with_file_name(name),
     };
-    let mut hashes = built_from();
-    hashes.extend(case_hashes(case));
-    hashes.insert("text".to_owned(), sha256(render(trace).as_bytes()).to_string());
-    write_atomically(&target, snapshot(case, trace, &hashes, "pending").as_bytes())?;
+    let mut hashes = hashes_now(case);
+    hashes.insert("text".to_owned(), sha256(found.text.as_bytes()).to_string());
+    write_atomically(&target, snapshot(case, found, &hashes, "pending").as_bytes())?;
     Ok(target)
 }
 
 /// A snapshot file's text: metadata that is shown but not compared, then the golden.
-fn snapshot(case: &Case, trace: &Trace, hashes: &BTreeMap<String, String>, reason: &str) -> String {
+fn snapshot(case: &Case, found: &Golden, hashes: &BTreeMap<String, String>, reason: &str) -> String {
     let mut text = format!("---\nsource: {}\ndescription: {}\ninfo:\n", yaml(&case_file(case)), yaml(reason));
     for (name, digest) in hashes {
         text.push_str(&format!("  {name}: {digest}\n"));
     }
-    for (name, value) in trace.open.identity.noted.iter().filter(|(n, _)| !n.starts_with("env.")) {
+    for (name, value) in found.noted.iter().filter(|(n, _)| !n.starts_with("env.")) {
         text.push_str(&format!("  noted.{name}: {}\n", yaml(value)));
     }
     text.push_str("---\n");
-    text.push_str(&render(trace));
+    text.push_str(&found.text);
     text
 }
 
@@ -158,9 +196,11 @@ pub fn pending_info(path: &Path) -> Result<BTreeMap<String, String>, String> {
 /// What changed of the files behind a case since its golden was accepted: `case`, `market`, `src`, ...
 pub fn changed_since(case: &Case) -> Vec<String> {
     let Ok(info) = pending_info(&path(case)) else { return Vec::new() };
-    let mut now = built_from();
-    now.extend(case_hashes(case));
-    now.into_iter().filter(|(name, digest)| info.get(name).is_some_and(|old| old != digest)).map(|(n, _)| n).collect()
+    hashes_now(case)
+        .into_iter()
+        .filter(|(name, digest)| info.get(name).is_some_and(|old| old != digest))
+        .map(|(n, _)| n)
+        .collect()
 }
 
 /// Why a pending snapshot may not be accepted.

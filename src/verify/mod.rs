@@ -2,5 +2,7 @@
 //! what the detectors make of it.
 
 pub mod case;
+pub mod command;
 pub mod golden;
+pub mod report;
 pub mod runs;

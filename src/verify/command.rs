@@ -1,0 +1,280 @@
+//! A case whose engine is a command: its arms in fresh folders, each against the base, the base against the golden.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::case::unmoved_generators;
+use super::golden::Golden;
+use super::report::{ArmReport, CaseReport, Options, compare_golden, conclude, extra, stability_words};
+use crate::compare::left::{self, Left, Wanted};
+use crate::compare::verdict::{Comparison, Reason, Verdict};
+use crate::launch::factors::{self, Factor, Setting, State, table};
+use crate::launch::job::{Job, Ran, STDOUT, TRACES};
+use crate::launch::process::End;
+use crate::launch::slots::Slots;
+use crate::scenario::case::Case;
+use crate::scenario::command::CommandEngine;
+use crate::scenario::outputs::Outputs;
+
+/// One run of a plan, and whether it must be the same as the base.
+#[derive(Clone, Debug)]
+pub struct CommandArm {
+    /// `base`, `process-1`, `knob-threads-2`, `vary-locale`, ...
+    pub name: String,
+    /// what it changes
+    pub setting: Setting,
+    /// false for another seed
+    pub must_be_same: bool,
+    /// why this machine cannot run it
+    pub not_applied: Option<String>,
+}
+
+/// The command of a case as a job. `files` is not shown to it.
+pub fn job(case: &Case, engine: &CommandEngine, samebits: &Path, files: &Path) -> Job {
+    let first = |knob: &crate::scenario::command::Knob| knob.values.first().cloned().unwrap_or_default();
+    let folder = fs::canonicalize(&engine.folder).unwrap_or_else(|_| engine.folder.clone());
+    let files = fs::canonicalize(files).unwrap_or_else(|_| files.to_owned());
+    Job {
+        samebits: samebits.to_owned(),
+        argv: engine.run.command.clone(),
+        env: engine.run.env.clone(),
+        knobs: engine.knobs.iter().map(|(name, knob)| (name.clone(), first(knob))).collect(),
+        leave_out: vec![files, folder.join(".samebits")],
+        project: folder,
+        // Checked when the case was read.
+        outputs: Outputs::new(&engine.run.outputs).unwrap_or_default(),
+        limit: Duration::from_secs(case.timeout_s),
+        level: case.level,
+        seed: engine.run.seed,
+    }
+}
+
+/// All arms of a case, the base first, without a look at what this machine can vary.
+pub fn arms(engine: &CommandEngine) -> Vec<CommandArm> {
+    let arm = |name: String, setting: Setting| CommandArm { name, setting, must_be_same: true, not_applied: None };
+    let mut all = vec![arm("base".to_owned(), Setting::default())];
+    all.extend((1..=engine.arms.processes).map(|i| arm(format!("process-{i}"), Setting::default())));
+    for (name, knob) in engine.knobs.iter().filter(|(_, k)| k.must_not_matter) {
+        let others = &knob.values[1..];
+        let settings = factors::knob(name, others).settings.into_iter().skip(1);
+        all.extend(others.iter().zip(settings).map(|(value, s)| arm(format!("knob-{name}-{value}"), s)));
+    }
+    for factor in varied(engine) {
+        let many = factor.settings.len() > 2;
+        for (i, setting) in factor.settings.iter().enumerate().skip(1) {
+            let name = if many { format!("vary-{}-{i}", factor.name) } else { format!("vary-{}", factor.name) };
+            all.push(arm(name, setting.clone()));
+        }
+    }
+    for level in &engine.arms.trace {
+        all.push(arm(format!("trace-{level}"), Setting { level: Some(*level), ..Setting::default() }));
+    }
+    if let Some(seed) = engine.arms.other_seed {
+        let setting = Setting { seed: Some(seed), ..Setting::default() };
+        all.push(CommandArm { must_be_same: false, ..arm("other-seed".to_owned(), setting) });
+    }
+    all
+}
+
+fn varied(engine: &CommandEngine) -> Vec<Factor> {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    table(jobs).into_iter().filter(|f| engine.arms.vary.contains(&f.name)).collect()
+}
+
+/// The arms, those that this machine cannot vary marked with the reason.
+fn provable(engine: &CommandEngine, options: &Options<'_>) -> Result<Vec<CommandArm>, String> {
+    let mut all = arms(engine);
+    let mut factors = varied(engine);
+    let place = tempfile::tempdir().map_err(|e| e.to_string())?;
+    factors::prove(&mut factors, &options.program, place.path())?;
+    for factor in &factors {
+        let (State::NotApplied { reason } | State::NoEffect { reason }) = &factor.state else { continue };
+        let (one, many) = (format!("vary-{}", factor.name), format!("vary-{}-", factor.name));
+        for arm in all.iter_mut().filter(|a| a.name == one || a.name.starts_with(&many)) {
+            arm.not_applied = Some(reason.clone());
+        }
+    }
+    Ok(all)
+}
+
+/// One run that ended.
+struct Run {
+    left: Result<Left, Verdict>,
+    seconds: f64,
+}
+
+struct Work<'a> {
+    case: &'a Case,
+    job: Job,
+    slots: &'a Slots,
+    folder: PathBuf,
+    wanted: Option<Wanted>,
+}
+
+impl Work<'_> {
+    fn run(&self, name: &str, setting: &Setting) -> Run {
+        let _taken = self.slots.take(if setting.alone { usize::MAX } else { 1 });
+        let folder = self.folder.join(name);
+        let failed = |e: String| Run { left: Err(Verdict::unverified(Reason::EngineFailed, e)), seconds: 0.0 };
+        if let Err(e) = fs::create_dir_all(&folder) {
+            return failed(format!("{}: {e}", folder.display()));
+        }
+        match self.job.run(&folder, setting) {
+            Err(e) => failed(format!("{}: {e}", folder.display())),
+            Ok(ran) => {
+                let wanted = self.wanted.unwrap_or_else(|| left::wanted(&folder, &self.job.outputs));
+                let seconds = ran.finished.elapsed.as_secs_f64();
+                Run { left: what_is_left(&self.job, &folder, &ran, wanted), seconds }
+            }
+        }
+    }
+
+    fn run_all(&self, arms: &[CommandArm]) -> Vec<Run> {
+        std::thread::scope(|scope| {
+            let start = |arm: &CommandArm| {
+                let arm = arm.clone();
+                scope.spawn(move || match &arm.not_applied {
+                    None => self.run(&arm.name, &arm.setting),
+                    Some(reason) => {
+                        let detail = format!("not applied: {reason}");
+                        Run { left: Err(Verdict::NotRun { detail }), seconds: 0.0 }
+                    }
+                })
+            };
+            let started: Vec<_> = arms.iter().map(start).collect();
+            let panicked = || {
+                let verdict = Verdict::unverified(Reason::EngineFailed, "the thread that ran it panicked");
+                Run { left: Err(verdict), seconds: 0.0 }
+            };
+            started.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
+        })
+    }
+}
+
+/// The evidence of a run that ended, or why there is none.
+pub fn what_is_left(job: &Job, folder: &Path, ran: &Ran, wanted: Wanted) -> Result<Left, Verdict> {
+    let stderr = ran.finished.stderr.trim();
+    let told = if stderr.is_empty() { "nothing on stderr" } else { stderr };
+    match &ran.finished.end {
+        End::Ok => left::read(folder, &ran.work, &job.outputs, &ran.stdout, wanted)
+            .map_err(|e| Verdict::unverified(e.reason, e.detail)),
+        End::Failed(how) => Err(Verdict::unverified(Reason::EngineFailed, format!("{how}: {told}"))),
+        End::TimedOut(limit) => Err(Verdict::unverified(Reason::TimedOut, format!("after {limit} s; stderr: {told}"))),
+        End::Interrupted => Err(Verdict::NotRun { detail: "interrupted".into() }),
+    }
+}
+
+/// Verifies a case whose engine is a command.
+pub fn verify(case: &Case, engine: &CommandEngine, options: &Options<'_>) -> CaseReport {
+    let folder = options.work.join(case.name.replace('/', "--"));
+    let files = options.work.parent().and_then(Path::parent).unwrap_or(&options.work);
+    let job = job(case, engine, &options.program, files);
+    let mut work = Work { case, job, slots: options.slots, folder: folder.clone(), wanted: None };
+    let mut report = CaseReport::new(case, Verdict::Same);
+    let arms = match provable(engine, options) {
+        Ok(arms) => arms,
+        Err(e) => return CaseReport::new(case, Verdict::unverified(Reason::EngineFailed, e)),
+    };
+    let base = work.run("base", &Setting::default());
+    work.wanted = Some(left::wanted(&folder.join("base"), &work.job.outputs));
+    let others = if base.left.is_ok() { work.run_all(&arms[1..]) } else { Vec::new() };
+    let of_base = base.left.as_ref().ok();
+    let runs = std::iter::once(&base).chain(&others);
+    report.arms = arms.iter().zip(runs).map(|(arm, run)| judge(case, arm, of_base, run)).collect();
+    if let Ok(left) = &base.left {
+        golden(&work, options, left, &mut report);
+    }
+    conclude(case, options, &folder, &mut report);
+    report
+}
+
+fn judge(case: &Case, arm: &CommandArm, base: Option<&Left>, run: &Run) -> ArmReport {
+    let (verdict, comparison) = match (&run.left, base) {
+        (Err(verdict), _) => (verdict.clone(), None),
+        (Ok(_), _) if arm.name == "base" => (Verdict::Same, None),
+        (Ok(_), None) => (Verdict::unverified(Reason::NoEvidence, "the base run failed"), None),
+        (Ok(left), Some(base)) if arm.must_be_same => {
+            let comparison = left::compare(base, left, &case.compare);
+            (comparison.verdict.clone(), Some(comparison))
+        }
+        (Ok(left), Some(base)) => (must_differ(base, left), None),
+    };
+    let command = format!("samebits run {} --arm {}", case.name, arm.name);
+    ArmReport { name: arm.name.clone(), verdict, comparison, seconds: run.seconds, command }
+}
+
+/// Another seed must move every generator that a trace tells of; without one, the evidence.
+fn must_differ(base: &Left, other: &Left) -> Verdict {
+    let generators = base.traces.first().zip(other.traces.first()).and_then(|(a, b)| unmoved_generators(a, b));
+    match generators {
+        Some(unmoved) if unmoved.is_empty() => Verdict::Same,
+        Some(_) => Verdict::Different,
+        None if base.key() != other.key() => Verdict::Same,
+        None => Verdict::Different,
+    }
+}
+
+fn golden(work: &Work<'_>, options: &Options<'_>, base: &Left, report: &mut CaseReport) {
+    let case = work.case;
+    let saved = |folder: &Path| folder.join(&case.name);
+    let judged = match &options.against {
+        Some(folder) => Some(("against", against(work, base, &saved(folder)))),
+        None if case.golden => Some(("golden", super::golden::compare(case, &Golden::of_left(base)))),
+        None => None,
+    };
+    // Saved only now, so that a run is never compared with itself.
+    if let Some(folder) = &options.save
+        && let Err(e) = save(work, &saved(folder))
+    {
+        let verdict = Verdict::unverified(Reason::NoEvidence, format!("{}: {e}", saved(folder).display()));
+        report.arms.push(extra("save", verdict, None, case));
+    }
+    let Some((name, comparison)) = judged else { return };
+    if comparison.verdict == Verdict::Different {
+        let again = work.run("base-again", &Setting::default());
+        let same = again.left.map(|left| left::compare(base, &left, &Default::default()).verdict);
+        report.stability = Some(stability_words(case, same.as_ref().ok()));
+    }
+    compare_golden(case, options, name, comparison, &Golden::of_left(base), report);
+}
+
+fn against(work: &Work<'_>, base: &Left, saved: &Path) -> Comparison {
+    if !saved.is_dir() {
+        let detail = format!("{} does not exist; the earlier run did not save this case", saved.display());
+        return Comparison::unverified(Reason::NoGolden, detail);
+    }
+    let stdout = match fs::read(saved.join(STDOUT)) {
+        Ok(stdout) => stdout,
+        Err(e) => return Comparison::unverified(Reason::NoEvidence, format!("{}: {e}", saved.display())),
+    };
+    let wanted = work.wanted.unwrap_or(Wanted::Outputs);
+    match left::read(saved, &saved.join("w"), &work.job.outputs, &stdout, wanted) {
+        Ok(old) => left::compare(&old, base, &work.case.compare),
+        Err(e) => Comparison::unverified(e.reason, e.detail),
+    }
+}
+
+/// Copies the base run's evidence; it appears under its name only when complete.
+fn save(work: &Work<'_>, to: &Path) -> std::io::Result<()> {
+    let from = work.folder.join("base");
+    let parent = to.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent)?;
+    let part = tempfile::Builder::new().prefix(".samebits-").tempdir_in(parent)?;
+    let copy = |path: &Path| -> std::io::Result<()> {
+        let target = part.path().join(path);
+        fs::create_dir_all(target.parent().unwrap_or(Path::new(".")))?;
+        fs::copy(from.join(path), target).map(|_| ())
+    };
+    copy(Path::new(STDOUT))?;
+    for (_, files) in work.job.outputs.found(&from.join("w"))? {
+        files.iter().try_for_each(|file| copy(&Path::new("w").join(file)))?;
+    }
+    for entry in fs::read_dir(from.join(TRACES))? {
+        copy(&Path::new(TRACES).join(entry?.file_name()))?;
+    }
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    fs::rename(part.keep(), to)
+}

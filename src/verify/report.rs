@@ -1,0 +1,218 @@
+//! The report of a case, and what all cases have in common in coming to it: the golden, the expectation, the files kept.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::golden::{self, Golden};
+use crate::compare::verdict::{Comparison, Reason, Verdict};
+use crate::detect::evidence::Finding;
+use crate::launch::slots::Slots;
+use crate::scenario::case::{Case, Expect};
+
+/// How cases are verified.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// the `samebits` program
+    pub program: PathBuf,
+    /// slots shared by all cases
+    pub slots: &'a Slots,
+    /// folder for traces and checkpoints
+    pub work: PathBuf,
+    /// green arms keep their traces
+    pub keep: bool,
+    /// pending goldens go here instead of beside the accepted ones
+    pub pending: Option<PathBuf>,
+    /// base traces saved by an earlier run take the place of the goldens
+    pub against: Option<PathBuf>,
+    /// base traces are saved here
+    pub save: Option<PathBuf>,
+    /// planted faults are dealt out under this seed instead of by name
+    pub shuffle: Option<u64>,
+}
+
+/// One arm's part of a verdict.
+#[derive(Clone, Debug, Serialize)]
+pub struct ArmReport {
+    /// name in the plan; for mutants with the field before it
+    pub name: String,
+    /// verdict
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// the comparison behind it
+    pub comparison: Option<Comparison>,
+    /// seconds it took
+    pub seconds: f64,
+    /// repeats it
+    pub command: String,
+}
+
+/// A case's verdict and what it rests on.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaseReport {
+    /// `suite/name`
+    pub case: String,
+    /// verdict
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// why it passes although bits differ: a met expectation
+    pub expected: Option<String>,
+    /// planted faults caught and named, and planted in all
+    pub mutants: Option<(usize, usize)>,
+    /// arms, the base first, then `golden`
+    pub arms: Vec<ArmReport>,
+    /// what the detectors found
+    pub findings: Vec<Finding>,
+    /// on a golden mismatch: `stable (...)` or `unstable (...)`
+    pub stability: Option<String>,
+    /// pending golden written
+    pub pending: Option<PathBuf>,
+    /// the command that accepts it
+    pub accept: Option<String>,
+    /// where the traces are that were kept
+    pub traces: Option<PathBuf>,
+    /// seconds it took
+    pub seconds: f64,
+}
+
+impl CaseReport {
+    /// A report to be filled in.
+    pub fn new(case: &Case, verdict: Verdict) -> Self {
+        CaseReport {
+            case: case.name.clone(),
+            verdict,
+            expected: None,
+            mutants: None,
+            arms: Vec::new(),
+            findings: Vec::new(),
+            stability: None,
+            pending: None,
+            accept: None,
+            traces: None,
+            seconds: 0.0,
+        }
+    }
+
+    /// A case that did not run.
+    pub fn not_run(case: &Case, detail: &str) -> Self {
+        CaseReport::new(case, Verdict::NotRun { detail: detail.to_owned() })
+    }
+}
+
+/// A part of a verdict that is no run: `golden`, `against`, `save`, ...
+pub fn extra(name: &str, verdict: Verdict, comparison: Option<Comparison>, case: &Case) -> ArmReport {
+    let command = format!("samebits test {}", case.name);
+    ArmReport { name: name.to_owned(), verdict, comparison, seconds: 0.0, command }
+}
+
+/// Takes a comparison with the golden, or with an earlier run, into the report; writes the pending golden.
+pub fn compare_golden(
+    case: &Case,
+    options: &Options<'_>,
+    name: &str,
+    comparison: Comparison,
+    found: &Golden,
+    report: &mut CaseReport,
+) {
+    if comparison.verdict != Verdict::Same && name == "golden" {
+        match golden::write_pending(case, found, options.pending.as_deref()) {
+            Ok(path) => {
+                let from = options.pending.as_ref().map_or_else(String::new, |p| format!(" --from {}", p.display()));
+                report.accept = Some(format!("samebits accept {}{from} --reason TEXT", case.name));
+                report.pending = Some(path);
+            }
+            Err(e) => {
+                let verdict = Verdict::unverified(Reason::NoEvidence, format!("the pending golden is lost: {e}"));
+                report.arms.push(extra("pending", verdict, None, case));
+            }
+        }
+    }
+    let mut arm = extra(name, comparison.verdict.clone(), Some(comparison), case);
+    if let Some(folder) = options.against.as_ref().filter(|_| name == "against") {
+        arm.command.push_str(&format!(" --against {}", folder.display()));
+    }
+    report.arms.push(arm);
+}
+
+/// What one more run of the base says; the verdict stays.
+pub fn stability_words(case: &Case, again: Option<&Verdict>) -> String {
+    let command = format!("samebits run {} --arm base", case.name);
+    let changed = golden::changed_since(case);
+    let cause = match changed.is_empty() {
+        true => "code, library or hardware changed".to_owned(),
+        false => format!("since the golden was accepted these changed: {}", changed.join(", ")),
+    };
+    match again {
+        Some(Verdict::Same) => format!("different, stable ({cause}); repeat with: {command}"),
+        Some(Verdict::Different) => format!("different, unstable (nondeterminism); repeat with: {command}"),
+        _ => format!("different; it could not be run once more; repeat with: {command}"),
+    }
+}
+
+/// The case's verdict from those of its parts, its expectation, and what is kept.
+pub fn conclude(case: &Case, options: &Options<'_>, work: &Path, report: &mut CaseReport) {
+    report.verdict = report.arms.iter().map(|a| a.verdict.clone()).fold(Verdict::Same, Verdict::worse);
+    if !report.findings.is_empty() {
+        report.verdict = Verdict::Different;
+    }
+    if report.verdict == Verdict::Same && report.arms.iter().all(|a| a.name == "base") {
+        report.verdict = Verdict::unverified(Reason::NoEvidence, "nothing was compared");
+    }
+    if let Some(expect) = &case.expect {
+        meet(expect, report);
+    }
+    tidy(options, work, report);
+}
+
+/// An expected difference passes until its date, and only while it is there.
+fn meet(expect: &Expect, report: &mut CaseReport) {
+    let today = jiff::tz::Offset::UTC.to_datetime(jiff::Timestamp::now()).date();
+    let until: Option<jiff::civil::Date> = expect.until.parse().ok();
+    let fail = |detail: String| Verdict::unverified(Reason::NotComparable, detail);
+    // What could not be told is not what was expected.
+    let untold = report.arms.iter().find(|a| !matches!(a.verdict, Verdict::Same | Verdict::Different));
+    if let Some(arm) = untold {
+        report.verdict = arm.verdict.clone();
+    }
+    match report.verdict {
+        Verdict::Different if until.is_none_or(|u| today > u) => {
+            report.stability = Some(format!("the expectation ended on {}: {}", expect.until, expect.reason));
+        }
+        Verdict::Different => match (expect.max_ulp, largest_ulp(report)) {
+            (None, _) => report.expected = Some(expect.reason.clone()),
+            (Some(limit), Some(found)) if found <= limit => report.expected = Some(expect.reason.clone()),
+            (Some(limit), found) => {
+                let found = found.map_or_else(|| "not known (no values)".to_owned(), |f| f.to_string());
+                report.stability = Some(format!("expected at most {limit} ULP, found {found}"));
+            }
+        },
+        Verdict::Same => {
+            report.verdict = Verdict::Different;
+            report.stability = Some(format!("it is the same now, remove [expect]: {}", expect.reason));
+        }
+        Verdict::Unverified { .. } | Verdict::NotRun { .. } => {
+            report.verdict = report.verdict.clone().worse(fail("expected \"different\", could not tell".into()));
+        }
+    }
+}
+
+fn largest_ulp(report: &CaseReport) -> Option<u64> {
+    let of = |a: &ArmReport| a.comparison.as_ref()?.first.as_ref()?.elements.as_ref()?.max_ulp;
+    report
+        .arms
+        .iter()
+        .filter(|a| a.verdict == Verdict::Different)
+        .map(of)
+        .collect::<Option<Vec<u64>>>()?
+        .into_iter()
+        .max()
+}
+
+/// Traces of green cases go, unless they are kept.
+fn tidy(options: &Options<'_>, work: &Path, report: &mut CaseReport) {
+    if !options.keep && report.verdict == Verdict::Same {
+        let _ = std::fs::remove_dir_all(work);
+    } else if work.is_dir() {
+        report.traces = Some(work.to_owned());
+    }
+}
