@@ -4,6 +4,7 @@
 //! allocated, nothing in a pickle is executed, and what cannot be read whole is refused with its reason. A file of
 //! unknown form is compared as it lies on the disk.
 
+mod globals;
 mod layout;
 mod literal;
 pub mod npy;

@@ -11,6 +11,7 @@ pub mod run;
 pub mod show;
 pub mod table;
 pub mod test;
+pub mod validate;
 pub mod vectors;
 pub mod workspace;
 
@@ -42,6 +43,8 @@ pub enum Command {
     Test(test::Args),
     /// Compare two runs: traces, exports, checkpoints, files of tensors or whole folders
     Diff(diff::Args),
+    /// Say whether traces are whole and valid, and what each lack costs
+    Validate(validate::Args),
     /// Take pending goldens over, with a reason
     Accept(accept::Args),
     /// Say what this machine has and lacks, and the next command
@@ -123,6 +126,7 @@ fn run() -> u8 {
         Command::Run(args) => run::main(args),
         Command::Test(args) => test::main(args),
         Command::Diff(args) => diff::main(args),
+        Command::Validate(args) => validate::main(args),
         Command::Accept(args) => accept::main(args),
         Command::Doctor(args) => doctor::main(args),
         Command::Demo => demo::main(),
