@@ -553,3 +553,51 @@ proptest! {
         let _ = artifact::parse("x.pt", zipped(&parts));
     }
 }
+
+fn samebits(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_samebits")).args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+/// Would fail if the command line did not name the first array, element and distance, or gave another exit code.
+#[test]
+fn diff_names_the_first_array() {
+    let [a, b] = ["stored.npz", "one-ulp.npz"].map(|n| fixture(n).display().to_string());
+    let (code, text) = samebits(&["diff", &a, &b]);
+    assert!(code == Some(1) && text.contains("first: w in tensor") && text.contains("the first is [4]"), "{text}");
+    let (code, text) = samebits(&["diff", &a, &b, "--tensors", "half,mask", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &value["comparison"]["compared"]["tensors"]), (Some(0), &serde_json::json!(2)));
+    let module = fixture("module.pt").display().to_string();
+    let (code, text) = samebits(&["diff", &module, &module]);
+    assert!(code == Some(2) && text.contains("the pickle calls torch.nn"), "{text}");
+}
+
+/// Would fail if a cut, altered or foreign file passed as a trace, or what a trace lacks were not said.
+#[test]
+fn validate_says_what_a_trace_is() {
+    let whole = lines(&records(0, 1));
+    let cut = &whole[..whole.len() - 9];
+    let altered = whole.replacen("\"w\":\"e5", "\"w\":\"f5", 1);
+    let base =
+        folder(&[("a.jsonl", whole.as_bytes()), ("cut.jsonl", cut.as_bytes()), ("altered.jsonl", altered.as_bytes())]);
+    let path = |name: &str| base.path().join(name).display().to_string();
+    let (code, text) = samebits(&["validate", &path("a.jsonl")]);
+    assert!(code == Some(0) && text.contains("my-trainer 1.0, rank 0 of 1, level op, 6 records, complete"), "{text}");
+    assert!(text.contains("lacks nothing"), "{text}");
+    let array = fixture("c.npy").display().to_string();
+    let (code, text) = samebits(&["validate", &path("a.jsonl"), &path("cut.jsonl"), &path("altered.jsonl"), &array]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("not valid (cut-trace)") && text.contains("after 5 records"), "{text}");
+    assert!(text.contains("not valid (altered-trace)") && text.contains("altered.jsonl:2"), "{text}");
+    assert!(text.contains("not valid (not-comparable)") && text.contains("not a trace"), "{text}");
+    let (code, text) = samebits(&["validate", "--json", &path("a.jsonl"), &path("cut.jsonl"), &path("nowhere")]);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let traces = &value["traces"];
+    assert_eq!((code, &value["schema"]), (Some(2), &serde_json::json!("samebits-validate/1")));
+    assert_eq!((&traces[0]["valid"], &traces[0]["lacks"]), (&serde_json::json!(true), &serde_json::json!([])));
+    assert_eq!(
+        (&traces[1]["reason"], &traces[2]["reason"]),
+        (&serde_json::json!("cut-trace"), &serde_json::json!("no-evidence"))
+    );
+}
