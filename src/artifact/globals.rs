@@ -40,7 +40,9 @@ pub struct Element {
 /// The refusal of a function, with its name.
 pub(super) fn refusal(module: &str, name: &str) -> String {
     let name: String = format!("{module}.{name}").chars().filter(|c| !c.is_control()).take(80).collect();
-    format!("refused: the pickle calls {name}; samebits reads tensors only")
+    let hint =
+        if module.starts_with("numpy") { " (save NumPy's values as x.item() or torch.from_numpy(x))" } else { "" };
+    format!("refused: the pickle calls {name}; samebits reads tensors only{hint}")
 }
 
 /// A function or type by its name.
