@@ -295,6 +295,58 @@ fn zip_files_are_checked() {
     refused("x.npz", &bomb, "unpack to more than");
 }
 
+/// Would fail if the sizes of large files (zip64) were not found, or could claim more than the file.
+#[test]
+fn far_sizes_are_read() {
+    let far = |size: u64, at: u64, count: u64| {
+        let plain = zipped(&[("a.npy", &bytes_of("c.npy"), false)]);
+        let start = plain.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();
+        let (mut out, mut central) = (plain[..start].to_vec(), plain[start..start + 46 + 5].to_vec());
+        [20, 24, 42].into_iter().for_each(|field| central[field..field + 4].copy_from_slice(&[0xff; 4]));
+        central[30] = 28;
+        central
+            .extend([&b"\x01\x00\x18\x00"[..], &size.to_le_bytes(), &size.to_le_bytes(), &at.to_le_bytes()].concat());
+        let locator = out.len() + central.len();
+        out.extend(&central);
+        out.extend([&b"PK\x06\x06"[..], &44u64.to_le_bytes(), &[0; 12]].concat());
+        [count, count, central.len() as u64, start as u64].iter().for_each(|n| out.extend(n.to_le_bytes()));
+        out.extend([&b"PK\x06\x07\0\0\0\0"[..], &(locator as u64).to_le_bytes(), b"\x01\0\0\0"].concat());
+        out.extend([&b"PK\x05\x06\0\0\0\0"[..], &[0xff; 12], &[0, 0]].concat());
+        out
+    };
+    let whole = bytes_of("c.npy").len() as u64;
+    assert_eq!(artifact::parse("x.npz", far(whole, 0, 1)).unwrap().tensors.len(), 1);
+    for (size, at, count, words) in [
+        (u64::MAX, 0, 1, "outside the file"),
+        (1 << 40, 0, 1, "outside the file"),
+        (whole, u64::MAX, 1, "is not where the directory says"),
+        (whole, 0, 2, "cut or not a directory"),
+        (whole, 0, u64::MAX, "at most 1048576"),
+    ] {
+        refused("x.npz", &far(size, at, count), words);
+    }
+}
+
+/// Would fail if a foreign name could write to the terminal, or two names become one.
+#[test]
+fn names_are_printable_and_unique() {
+    let pickle = |keys: &[&str]| {
+        let items: Vec<u8> = keys.iter().flat_map(|k| [binunicode(k), b"K\x01".to_vec()].concat()).collect();
+        state(&[&b"}("[..], &items, b"u"].concat(), b"")
+    };
+    let one = artifact::parse("x.pt", pickle(&["a\x1b[2J\n"])).unwrap();
+    assert_eq!(one.tensors[0].name, "a\\u{1b}[2J\\n");
+    refused("x.pt", &pickle(&["a\n", "a\\n"]), "two entries have the name");
+    let npz = zipped(&[("a\n.npy", &bytes_of("c.npy"), false)]);
+    assert_eq!(artifact::parse("x.npz", npz).unwrap().tensors[0].name, "a\\n");
+    let (a, b) = ("a.npz", "a.npz:w");
+    let twice = folder(&[(a, &bytes_of("stored.npz")), (b, b"1")]);
+    let verdict = diff(twice.path(), twice.path()).verdict;
+    assert!(
+        matches!(&verdict, Verdict::Unverified { detail, .. } if detail.contains("two tensors have the name a.npz:w"))
+    );
+}
+
 /// Would fail if two entries could share bytes, which is how a small file unpacks without end.
 #[test]
 fn overlapping_entries_are_refused() {

@@ -54,6 +54,5 @@ fuzz_target!(|data: &[u8]| {
     }
     for name in ["x.npz", "x.pt"] {
         check(name, &whole);
-        assert!(artifact::parse(name, whole[..whole.len() - 1].to_vec()).is_err(), "cut");
     }
 });
