@@ -3,6 +3,7 @@
 //! The folders are floors: each uses only those above it in the list of `docs/design.md` (checked by `tests/tidy.rs`).
 
 pub mod artifact;
+pub mod audit;
 pub mod bits;
 pub mod cli;
 pub mod compare;

@@ -424,6 +424,36 @@ fn outputs_take_nobodys_place() {
     assert!(place.path("c/fold-notes").exists() && place.path("c/fold-list.txt").exists());
 }
 
+/// Would fail if a new run could delete an earlier run's checkpoints, or a damaged newest one were passed over.
+#[test]
+fn checkpoints_are_neither_replaced_nor_passed_over() {
+    let place = Place::new();
+    let folder = place.text("c");
+    let run = |more: &[&str]| place.run(&[&["run", CASE, "--checkpoint", &folder][..], more].concat());
+    assert_eq!(code(&run(&["--checkpoint-every", "2"])), 0);
+    let again = run(&[]);
+    assert!(code(&again) == 64 && err(&again).contains("--resume"), "{}", err(&again));
+    assert_eq!(code(&run(&["--resume", &folder])), 0);
+    let newest = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).find(|p| p.is_dir()).unwrap();
+    let manifest = newest.join("manifest.json");
+    fs::write(&manifest, &fs::read(&manifest).unwrap()[..100]).unwrap();
+    let damaged = run(&["--resume", &folder]);
+    assert!(code(&damaged) == 2 && err(&damaged).contains("remove it to resume"), "{}", err(&damaged));
+}
+
+/// Would fail if a golden that no case produces, or a base that is not there, went unnoticed.
+#[test]
+fn what_has_no_case_or_no_base_is_said() {
+    let place = Place::new();
+    let project = project(&place);
+    let there = |arguments: &[&str]| place.command(arguments).current_dir(&project).output().unwrap();
+    fs::copy(project.join("snapshots/seed/tiny-one.snap"), project.join("snapshots/seed/tiny-gone.snap")).unwrap();
+    let orphan = there(&["test"]);
+    assert!(code(&orphan) == 2 && err(&orphan).contains("tiny-gone.snap"), "{}{}", out(&orphan), err(&orphan));
+    let against = there(&["test", "--against", "nowhere"]);
+    assert!(code(&against) == 64 && err(&against).contains("--save"), "{}", err(&against));
+}
+
 /// Would fail if two runs could write one trace, or the loser's error not say so.
 #[test]
 fn two_runs_never_share_a_trace() {

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Floors from the lowest up, as `docs/design.md` lists them.
-const FLOORS: [&str; 12] = [
-    "bits", "digest", "trace", "artifact", "scenario", "engine", "launch", "compare", "detect", "verify", "report",
-    "cli",
+const FLOORS: [&str; 13] = [
+    "bits", "digest", "trace", "artifact", "scenario", "engine", "launch", "compare", "detect", "verify", "audit",
+    "report", "cli",
 ];
 
 fn root() -> &'static Path {
@@ -112,19 +112,13 @@ fn nothing_is_left_for_later() {
 #[test]
 fn goldens_and_cases_are_pairs() {
     let cases = samebits::scenario::case::find_cases(&root().join("cases")).unwrap();
-    let mut wanted: BTreeMap<PathBuf, String> = BTreeMap::new();
     for (name, path) in &cases {
         let case = samebits::scenario::case::Case::load(path, &[]).unwrap_or_else(|e| panic!("{e}"));
-        if case.golden && case.mutant.is_none() {
-            wanted.insert(samebits::verify::golden::path(&case), name.clone());
-        }
+        let wants = case.golden && case.mutant.is_none();
+        assert!(!wants || samebits::verify::golden::path(&case).is_file(), "{name} has no golden");
     }
-    let mut found = Vec::new();
-    files(&root().join("snapshots"), ".snap", &mut found);
-    for path in &found {
-        assert!(wanted.remove(path).is_some(), "{}: no case produces this golden", path.display());
-    }
-    assert!(wanted.is_empty(), "no golden: {:?}", wanted.values().collect::<Vec<_>>());
+    let orphans = samebits::verify::golden::orphans(root(), &cases);
+    assert!(orphans.is_empty(), "no case produces {orphans:?}");
 }
 
 /// Would fail if a mutant had no case, no detector, or the wrong one.
@@ -157,11 +151,74 @@ fn generated(file: &str, name: &str, fresh: &str) {
     }
 }
 
+/// Keys of a table of a case file, from the fields of its struct: name, type, default, meaning.
+fn keys(table: &str, source: &str, name: &str, defaults: &serde_json::Value) -> String {
+    let body = source.split(&format!("struct {name} {{\n")).nth(1).and_then(|rest| rest.split("\n}").next()).unwrap();
+    // Structs with a default of their own; of the others each field says so.
+    let whole = ["TrainingSettings", "EvaluationSettings", "Arms", "Scope"].contains(&name);
+    let (mut text, mut about, mut optional) = (String::new(), Vec::new(), false);
+    for line in body.lines().map(str::trim) {
+        if let Some(doc) = line.strip_prefix("/// ") {
+            about.push(doc);
+        } else if line.starts_with("#[") {
+            optional |= line.contains("default");
+        } else if let Some((key, kind)) = line.trim_start_matches("pub ").trim_end_matches(',').split_once(": ") {
+            let path = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
+            let known = path.split('.').try_fold(defaults, |value, part| value.get(part));
+            let default = match known.filter(|v| !v.is_null()) {
+                Some(value) if !value.is_object() && (optional || whole) => value.to_string(),
+                _ if optional || kind.starts_with("Option") || whole => String::new(),
+                _ => "required".to_owned(),
+            };
+            let kind = kind.strip_prefix("Option<").and_then(|k| k.strip_suffix('>')).unwrap_or(kind);
+            if !about.is_empty() {
+                text.push_str(&format!("| `{path}` | `{kind}` | {default} | {} |\n", about.join(" ")));
+            }
+            (about, optional) = (Vec::new(), false);
+        }
+    }
+    text
+}
+
+/// The reference of all keys of a case file.
+fn case_reference() -> String {
+    let read = |file: &str| fs::read_to_string(root().join("src/scenario").join(file)).unwrap();
+    let (settings, case) = (read("settings.rs"), read("case.rs"));
+    let small = "[engine]\nsize = \"tiny\"\n[market]\nsynthetic = { bars = 1000 }\n[folds]\ntrain = 100\nvalidation = 50\n[training]\ntarget_period = 1\n";
+    let document = samebits::scenario::document::Document {
+        path: "cases/a/tiny.toml".into(),
+        text: format!("about = \"\"\n{small}"),
+    };
+    let parsed = samebits::scenario::case::Case::parse(&document, &[]).unwrap();
+    let mut defaults = serde_json::to_value(&parsed.settings).unwrap();
+    defaults["training"]["target_period"] = serde_json::Value::Null; // one of two that must be given
+    defaults["guarantee"] = serde_json::json!(parsed.guarantee);
+    defaults["golden"] = serde_json::json!(parsed.golden);
+    defaults["timeout_s"] = serde_json::json!(parsed.timeout_s);
+    defaults["level"] = serde_json::json!(parsed.level);
+    defaults["values"] = serde_json::json!(parsed.values);
+    let tables = [
+        ("", &case, "File"),
+        ("engine", &settings, "EngineSettings"),
+        ("market", &settings, "MarketSettings"),
+        ("market.synthetic", &settings, "SyntheticSettings"),
+        ("folds", &settings, "FoldSettings"),
+        ("training", &settings, "TrainingSettings"),
+        ("evaluation", &settings, "EvaluationSettings"),
+        ("arms", &case, "Arms"),
+        ("compare", &case, "Scope"),
+        ("expect", &case, "Expect"),
+    ];
+    let rows: String = tables.iter().map(|(table, source, name)| keys(table, source, name, &defaults)).collect();
+    format!("| key | type | default | meaning |\n|---|---|---|---|\n{rows}")
+}
+
 /// Would fail if a generated table no longer said what the program says.
 #[test]
 fn generated_parts_are_fresh() {
     generated("README.md", "samebits mutants", &samebits::cli::mutants::matrix().unwrap());
     generated("docs/detectors.md", "samebits mutants --detectors", &samebits::cli::mutants::detectors());
     generated("docs/trace.md", "example trace", &samebits::trace::example::text());
+    generated("docs/case.md", "keys of a case", &case_reference());
     generated("README.md", "samebits help", &samebits::cli::help_table());
 }

@@ -1,9 +1,10 @@
-//! One request from standard input, run quietly: how a test run has its arms made in fresh processes.
+//! Hidden subcommands: what a test run or an audit starts in fresh processes.
 
 use super::Failure;
 use crate::compare::verdict::exit;
 use crate::engine::session::Session;
-use crate::launch::process;
+use crate::launch::{process, surroundings};
+use crate::say;
 use crate::scenario::request::{RunRequest, repeat_name};
 use crate::trace::observer::{Observer, Silent};
 use crate::trace::recorder::Recorder;
@@ -12,6 +13,20 @@ use crate::trace::recorder::Recorder;
 pub fn main() -> Result<u8, Failure> {
     let request = process::receive().map_err(Failure::usage)?;
     execute(&request, &mut |_| {})?;
+    Ok(exit::SAME)
+}
+
+/// Becomes the command of a request from standard input.
+pub fn launch() -> Result<u8, Failure> {
+    let launch = process::read_request().map_err(Failure::usage)?;
+    let error = surroundings::become_command(&launch);
+    Err(Failure::unverified(error))
+}
+
+/// Prints what this process sees of its surroundings.
+pub fn observe() -> Result<u8, Failure> {
+    let seen = surroundings::observe().map_err(Failure::unverified)?;
+    say!("{}", serde_json::to_string(&seen).map_err(Failure::unverified)?);
     Ok(exit::SAME)
 }
 

@@ -2,6 +2,7 @@
 
 pub mod accept;
 pub mod arm;
+pub mod audit;
 pub mod demo;
 pub mod diff;
 pub mod doctor;
@@ -45,6 +46,8 @@ pub enum Command {
     Diff(diff::Args),
     /// Say whether traces are whole and valid, and what each lack costs
     Validate(validate::Args),
+    /// Run any command many times and name what makes its results differ
+    Audit(audit::Args),
     /// Take pending goldens over, with a reason
     Accept(accept::Args),
     /// Say what this machine has and lacks, and the next command
@@ -62,6 +65,12 @@ pub enum Command {
     /// Run one request from standard input (used by `test`)
     #[command(hide = true)]
     Arm,
+    /// Become a command, under surroundings given on standard input
+    #[command(hide = true)]
+    Launch,
+    /// Print what this process sees of its surroundings
+    #[command(hide = true)]
+    Observe,
 }
 
 /// Subcommands and what they do, as a Markdown table.
@@ -127,6 +136,7 @@ fn run() -> u8 {
         Command::Test(args) => test::main(args),
         Command::Diff(args) => diff::main(args),
         Command::Validate(args) => validate::main(args),
+        Command::Audit(args) => audit::main(args),
         Command::Accept(args) => accept::main(args),
         Command::Doctor(args) => doctor::main(args),
         Command::Demo => demo::main(),
@@ -135,6 +145,8 @@ fn run() -> u8 {
         Command::Show(args) => show::main(args),
         Command::List(args) => show::list(args),
         Command::Arm => arm::main(),
+        Command::Launch => arm::launch(),
+        Command::Observe => arm::observe(),
     };
     result.unwrap_or_else(|failure| {
         output::complain(&failure.message);

@@ -11,7 +11,7 @@ use super::arm::run_session;
 use super::table::{aligned, bytes};
 use super::{Failure, workspace};
 use crate::compare::verdict::exit;
-use crate::engine::checkpoint::{FoldResult, check_replaceable};
+use crate::engine::checkpoint::{FoldResult, check_replaceable, is_checkpoint};
 use crate::engine::run::{Outcome, Progress};
 use crate::engine::session::Session;
 use crate::say;
@@ -113,7 +113,23 @@ fn check_targets(request: &RunRequest) -> Result<(), Failure> {
     if let Some(trace) = request.trace.as_ref().filter(|t| t.exists() && !t.is_file()) {
         return Err(Failure::usage(format!("--trace {}: not a regular file", trace.display())));
     }
+    check_checkpoints(request)?;
     request.export.as_deref().map_or(Ok(()), check_replaceable).map_err(Failure::usage)
+}
+
+/// Checkpoints of an earlier run are gone on from, or stay: a new run would delete them one by one.
+fn check_checkpoints(request: &RunRequest) -> Result<(), Failure> {
+    let Some(folder) = request.checkpoints.as_ref().map(|c| &c.folder) else { return Ok(()) };
+    let inside = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    let goes_on = request.resume.as_ref().is_some_and(|r| r.starts_with(folder));
+    match inside.into_iter().find(|p| is_checkpoint(p)).filter(|_| !goes_on) {
+        Some(found) => Err(Failure::usage(format!(
+            "--checkpoint {0}: it holds {1} of an earlier run; go on from it with --resume {0}, or name another folder",
+            folder.display(),
+            found.file_name().unwrap_or_default().to_string_lossy()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// A resume arm needs the base's checkpoints: makes them when they are not there.
@@ -180,7 +196,7 @@ fn head(case: &Case, session: &Session, request: &RunRequest) {
     }
     let updates = case.settings.training.updates() * session.folds().len() as u64;
     say!(
-        "trace   level {:?}, about {} before compression",
+        "trace   level {}, about {} before compression",
         request.level,
         bytes(super::show::trace_bytes(request.level, updates))
     );

@@ -65,7 +65,7 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     }
     say!("{}: {}", case.name, case.about);
     say!("file       {}", workspace::shown(&case.path));
-    say!("guarantee  {:?}, folds {}, updates {updates}", case.guarantee, plan.folds);
+    say!("guarantee  {}, folds {}, updates {updates}", case.guarantee, plan.folds);
     let state = if !case.golden {
         "none wanted"
     } else if golden.exists() {
@@ -74,7 +74,7 @@ pub fn main(args: Args) -> Result<u8, Failure> {
         "missing"
     };
     say!("golden     {} ({state})", workspace::shown(&golden));
-    say!("trace      level {:?}, about {} an arm before compression", case.level, bytes(size));
+    say!("trace      level {}, about {} an arm before compression", case.level, bytes(size));
     say!("\n{}", arm_table(&plan));
     say!("settings\n{}", toml::to_string(&case.settings).unwrap_or_default());
     Ok(exit::SAME)

@@ -17,6 +17,7 @@ use crate::report::text;
 use crate::scenario::case::{Case, Need};
 use crate::trace::writer::write_atomically;
 use crate::verify::case::{CaseReport, Options, arm_names, missing, verify};
+use crate::verify::golden;
 use crate::{say, tell};
 
 /// Arguments of `samebits test`.
@@ -97,17 +98,26 @@ pub fn main(args: Args) -> Result<u8, Failure> {
         None => false,
     };
     let interrupted = INTERRUPTED.load(Ordering::Relaxed);
+    let orphans =
+        if args.filter.is_empty() { golden::orphans(&workspace::root(), &workspace::cases()?) } else { Vec::new() };
+    let failed = interrupted || written.is_err() || !orphans.is_empty();
     let code = match counts.code(require) {
-        exit::SAME | exit::NOTHING_RAN if interrupted || written.is_err() => exit::UNVERIFIED,
+        exit::SAME | exit::NOTHING_RAN if failed => exit::UNVERIFIED,
         code => code,
     };
     if args.json {
         say!(
             "{}",
-            serde_json::json!({ "schema": "samebits-test/1", "cases": reports, "counts": counts, "exit": code })
+            serde_json::json!({
+                "schema": "samebits-test/1", "cases": reports, "counts": counts, "orphans": orphans, "exit": code
+            })
         );
     } else {
         say!("{}", counts.line());
+    }
+    for orphan in &orphans {
+        let orphan = workspace::shown(orphan);
+        super::output::complain(&format!("{orphan}: no case produces this golden; remove it, or bring its case back"));
     }
     if interrupted {
         super::output::remark("interrupted: the cases left are counted as not run");
@@ -137,6 +147,10 @@ fn check_targets(args: &Args) -> Result<(), Failure> {
     }
     if let Some(file) = args.junit.as_ref().filter(|f| f.exists() && !f.is_file()) {
         return Err(Failure::usage(format!("{}: not a regular file", file.display())));
+    }
+    if let Some(folder) = args.against.as_ref().filter(|f| !f.is_dir()) {
+        let how = "an earlier `samebits test --save DIR` makes one";
+        return Err(Failure::usage(format!("--against {}: not a folder; {how}", folder.display())));
     }
     let real = |p: &Option<PathBuf>| p.as_ref().and_then(|p| p.canonicalize().ok());
     if real(&args.save).is_some() && real(&args.save) == real(&args.against) {

@@ -123,35 +123,77 @@ pub fn compare(accepted: &str, found: &str) -> Comparison {
         Ok((_, new)) => new,
         Err(e) => return named("the run's text", e),
     };
-    let mut result = Comparison::empty();
-    let mut last_equal = String::from("the start");
-    for key in &order {
-        let absent = "absent".to_owned();
-        let (a, b) = (&golden[key], new.get(key).unwrap_or(&absent));
-        count(&mut result.compared, key);
-        if a == b {
-            if result.first.is_none() && key.starts_with("step ") {
-                last_equal = key.clone();
-            }
-        } else {
-            result.differing.push(key.clone());
-            if result.first.is_none() {
-                result.first = Some(divergence(key, a, b));
-                result.left_out.push(format!("updates between {last_equal} and {key}"));
-            }
-        }
-    }
-    for key in new.keys().filter(|k| !golden.contains_key(*k)) {
-        result.differing.push(key.clone());
-        if result.first.is_none() {
-            result.first = Some(divergence(key, "absent", &new[key]));
-        }
-    }
-    result.verdict = if result.first.is_some() { Verdict::Different } else { Verdict::Same };
     if order.len() < 3 {
         return Comparison::unverified(Reason::NotComparable, "the golden holds no digest");
     }
-    result
+    let mut work = Work { result: Comparison::empty(), last_equal: None, elsewhere: 0 };
+    for key in &order {
+        work.line(key, &golden[key], new.get(key).map_or("absent", String::as_str));
+    }
+    for key in new.keys().filter(|k| !golden.contains_key(*k)) {
+        work.line(key, "absent", &new[key]);
+    }
+    work.finish()
+}
+
+struct Work {
+    result: Comparison,
+    /// last place of a step whose lines are equal so far, before the first difference
+    last_equal: Option<Place>,
+    /// lines that differ at other places than the first
+    elsewhere: usize,
+}
+
+impl Work {
+    fn line(&mut self, key: &str, a: &str, b: &str) {
+        count(&mut self.result.compared, key);
+        let (kind, place, name) = parts(key);
+        if a == b {
+            if self.result.first.is_none() && kind == "step" {
+                self.last_equal = Some(place);
+            }
+            return;
+        }
+        match &self.result.first {
+            Some(first) if first.kind != kind || first.place != place => self.elsewhere += 1,
+            Some(_) => self.result.differing.push(name),
+            None => {
+                self.between(&kind, &place);
+                let evidence = if kind == "step" { "fp" } else { "sha256" };
+                let values = [a.to_owned(), b.to_owned()];
+                self.result.differing.push(name.clone());
+                let (elements, elements_of, operation) = (None, None, None);
+                self.result.first =
+                    Some(Divergence { kind, place, name, evidence, values, elements, elements_of, operation });
+            }
+        }
+    }
+
+    /// Updates of the same fold that the golden holds nothing of, before the first difference.
+    fn between(&mut self, kind: &str, place: &Place) {
+        let last = self.last_equal.as_ref().filter(|p| p.fold == place.fold).and_then(|p| p.step);
+        let next = last.map_or(0, |s| s + 1);
+        if let Some(step) = place.step.filter(|s| *s > next && kind != "eval") {
+            let fold = place.fold.map_or_else(String::new, |f| format!(" of fold {f}"));
+            self.result.left_out.push(format!("updates {next} to {}{fold}: a golden keeps 0, 1, 3, 7, ...", step - 1));
+        }
+    }
+
+    fn finish(mut self) -> Comparison {
+        let Some(first) = &self.result.first else {
+            self.result.verdict = Verdict::Same;
+            return self.result;
+        };
+        self.result.verdict = Verdict::Different;
+        if first.kind == "step" {
+            let text = format!("a golden's step holds groups: {0} stands for the tensors {0} and {0}.*", first.name);
+            self.result.noted.push(text);
+        }
+        if self.elsewhere > 0 {
+            self.result.noted.push(format!("{} more lines of the golden differ at other places", self.elsewhere));
+        }
+        self.result
+    }
 }
 
 fn count(compared: &mut Compared, key: &str) {
@@ -163,8 +205,10 @@ fn count(compared: &mut Compared, key: &str) {
     }
 }
 
-fn divergence(key: &str, a: &str, b: &str) -> Divergence {
-    let (mut place, mut name) = (Place::default(), String::new());
+/// Kind, place and name of a line; a line without a name (`market`) is named by its kind.
+fn parts(key: &str) -> (String, Place, String) {
+    let kind = key.split(' ').next().unwrap_or_default().to_owned();
+    let (mut place, mut name) = (Place::default(), kind.clone());
     for part in key.split(' ').skip(1) {
         match part.split_once('=') {
             Some(("fold", x)) => place.fold = x.parse().ok(),
@@ -173,9 +217,7 @@ fn divergence(key: &str, a: &str, b: &str) -> Divergence {
             _ => name = part.to_owned(),
         }
     }
-    let kind = key.split(' ').next().unwrap_or_default().to_owned();
-    let evidence = if kind == "step" { "fp" } else { "sha256" };
-    Divergence { kind, place, name, evidence, values: [a.into(), b.into()], elements: None, operation: None }
+    (kind, place, name)
 }
 
 #[cfg(test)]

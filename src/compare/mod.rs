@@ -5,6 +5,7 @@ pub mod artifacts;
 pub mod evidence;
 pub mod files;
 pub mod golden;
+pub mod left;
 mod noted;
 mod resumed;
 pub mod tensors;

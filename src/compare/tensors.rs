@@ -189,6 +189,7 @@ fn divergence(x: &Tensor, y: &Tensor) -> Divergence {
         evidence: "bytes",
         values: [text(x), text(y)],
         elements: if same_kind { elements(x.dtype, &x.bytes, &y.bytes) } else { None },
+        elements_of: None,
         operation: None,
     }
 }

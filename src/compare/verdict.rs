@@ -1,11 +1,11 @@
 //! What a comparison found, and what it rests on.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::trace::record::Place;
 
 /// Why a case that ran has no verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// the engine ended with an error
@@ -157,6 +157,9 @@ pub struct Divergence {
     pub values: [String; 2],
     /// how the elements differ
     pub elements: Option<Elements>,
+    /// the tensor that `elements` is about, when it is another one that differs at this place and has values
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elements_of: Option<String>,
     /// first operation whose output differs, and what its inputs say, in words
     pub operation: Option<String>,
 }

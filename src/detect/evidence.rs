@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use crate::compare::traces::{self, Culprit, culprit, unhex};
+use crate::compare::traces::{self, Culprit, culprit};
 use crate::compare::verdict::{Comparison, Verdict};
+use crate::digest::sha::from_hex;
 use crate::scenario::plan::ArmKind;
 use crate::trace::reader::Trace;
 use crate::trace::record::{Body, Event, Op};
@@ -126,13 +127,13 @@ pub fn operations(trace: &Trace) -> impl Iterator<Item = (&Body, &Op)> {
 
 /// Values of a small u32 tensor in a record.
 pub fn u32_values(body: &Body, name: &str) -> Option<Vec<u32>> {
-    let bytes = unhex(body.values.get(name)?)?;
+    let bytes = from_hex(body.values.get(name)?)?;
     Some(bytes.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]])).collect())
 }
 
 /// Values of a small u64 tensor in a record.
 pub fn u64_value(body: &Body, name: &str) -> Option<u64> {
-    let bytes: [u8; 8] = unhex(body.values.get(name)?)?.try_into().ok()?;
+    let bytes: [u8; 8] = from_hex(body.values.get(name)?)?.try_into().ok()?;
     Some(u64::from_le_bytes(bytes))
 }
 

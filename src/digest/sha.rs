@@ -61,6 +61,13 @@ pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
 }
 
+/// Bytes of a hex string.
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text.bytes().map(|c| (c as char).to_digit(16).map(|d| d as u8)).collect();
+    let digits = digits.filter(|d| d.len().is_multiple_of(2))?;
+    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
 /// Exactly `2·N` lower-case hex digits as bytes.
 pub(crate) fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |c: u8| match c {

@@ -352,13 +352,16 @@ fn newest(folder: &Path) -> Result<PathBuf, CheckpointError> {
     let advice = "give a checkpoint, or a folder that `samebits run --checkpoint DIR` wrote";
     let entries = fs::read_dir(folder).map_err(|e| fail(folder, format!("{e}; {advice}")))?;
     let complete = entries.filter_map(|e| Some(e.ok()?.path())).filter(|p| is_checkpoint(p));
-    let best = complete
-        .filter_map(|p| {
-            let manifest = read_manifest(&p.join(MANIFEST)).ok()?;
-            let place = manifest.order.iter().position(|f| *f == manifest.cut.fold);
-            Some(((place, manifest.cut.cycle), p))
-        })
-        .max_by(|a, b| a.0.cmp(&b.0));
+    let placed = complete.map(|p| {
+        // Checkpoints appear whole, so a killed run leaves none that cannot be read: an older one is not taken instead.
+        let manifest = read_manifest(&p.join(MANIFEST)).map_err(|e| CheckpointError {
+            detail: format!("{}; remove it to resume from an older one", e.detail),
+            ..e
+        })?;
+        let place = manifest.order.iter().position(|f| *f == manifest.cut.fold);
+        Ok(((place, manifest.cut.cycle), p))
+    });
+    let best = placed.collect::<Result<Vec<_>, CheckpointError>>()?.into_iter().max_by(|a, b| a.0.cmp(&b.0));
     best.map(|(_, p)| p).ok_or_else(|| fail(folder, format!("no complete checkpoint here (a folder fold-NNN-cycle-NNNNNN with {MANIFEST}); `samebits run --checkpoint DIR` writes them")))
 }
 

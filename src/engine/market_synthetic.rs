@@ -78,6 +78,18 @@ impl Default for SyntheticOptions {
     }
 }
 
+impl std::fmt::Display for SyntheticOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let pattern = match self.pattern {
+            Pattern::None => "a random walk".to_owned(),
+            Pattern::Cycle { period, strength } => format!("a cycle of {period} bars, strength {strength}"),
+            Pattern::Momentum { strength } => format!("momentum of strength {strength}"),
+        };
+        let shuffled = if self.shuffle { ", returns shuffled" } else { "" };
+        write!(f, "{} bars of {pattern}{shuffled}, volatility {}, seed {}", self.bars, self.volatility, self.seed)
+    }
+}
+
 /// Largest magnitude of a price's logarithm, far below that of binary64.
 const LOG_MAX: f64 = 600.0;
 
@@ -91,7 +103,7 @@ pub fn synthetic(options: &SyntheticOptions) -> Result<Bars, MarketError> {
     let (range, volume) = (key("market.range"), key("market.volume"));
     let mut level = log(100.0);
     let mut last = 100.0;
-    let mut bars = Bars { source: "synthetic".to_owned(), notes: vec![format!("{options:?}")], ..Bars::default() };
+    let mut bars = Bars { source: "synthetic".to_owned(), notes: vec![options.to_string()], ..Bars::default() };
     let mut volumes = Vec::with_capacity(options.bars);
     for (t, change) in changes(options, key("market.return"), key("market.shuffle")).into_iter().enumerate() {
         level = clamp(level + change, LOG_MAX);

@@ -15,6 +15,9 @@ pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// Most bytes of a process's stderr that are kept (the last ones).
 pub const STDERR_LIMIT: usize = 64 * 1024;
 
+/// How an end by SIGKILL is told. Where nothing here sent it, something outside did: a person, or the kernel out of memory.
+pub const KILLED: &str = "killed by signal 9";
+
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
@@ -41,13 +44,16 @@ pub struct Finished {
 
 /// Runs one request in a fresh process of the program `program`.
 pub fn run(program: &Path, request: &RunRequest, limit: Duration) -> std::io::Result<Finished> {
+    let mut command = Command::new(program);
+    command.arg("arm").stdout(Stdio::null());
+    supervise(command, &(serde_json::to_string(request)? + "\n"), limit)
+}
+
+/// Starts a process in a group of its own, hands it `text`, and waits for its end or the limit's.
+pub(super) fn supervise(mut command: Command, text: &str, limit: Duration) -> std::io::Result<Finished> {
     use std::os::unix::process::CommandExt;
     let start = Instant::now();
-    let mut command = Command::new(program);
-    command.arg("arm").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-    let mut child = command.spawn()?;
-    let mut text = serde_json::to_string(request)?;
-    text.push('\n');
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
     // Held open: the child ends itself when this end closes, so that it does not outlive a killed test run.
     let mut stdin = child.stdin.take();
     if let Some(stdin) = &mut stdin {
@@ -112,11 +118,16 @@ fn tail(mut pipe: impl Read) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
-/// Reads a request from standard input, and ends this process when the other end closes.
-pub fn receive() -> Result<RunRequest, String> {
+/// One line of JSON from standard input.
+pub fn read_request<T: serde::de::DeserializeOwned>() -> Result<T, String> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).map_err(|e| format!("standard input: {e}"))?;
-    let request = serde_json::from_str(&line).map_err(|e| format!("standard input: not a run request: {e}"))?;
+    serde_json::from_str(&line).map_err(|e| format!("standard input: not a request of samebits: {e}"))
+}
+
+/// Reads a request from standard input, and ends this process when the other end closes.
+pub fn receive() -> Result<RunRequest, String> {
+    let request = read_request()?;
     std::thread::spawn(|| {
         let mut rest = [0; 64];
         loop {

@@ -24,6 +24,11 @@ impl Slots {
         Slots { all, free: Mutex::new(all), changed: Condvar::new() }
     }
 
+    /// How many there are.
+    pub fn all(&self) -> usize {
+        self.all
+    }
+
     /// Waits for `weight` slots; one that asks for more than there are gets all.
     pub fn take(&self, weight: usize) -> Taken<'_> {
         let n = weight.clamp(1, self.all);

@@ -1,5 +1,6 @@
 //! Views of verdicts: text, JSON, JUnit.
 
+pub mod audit;
 pub mod junit;
 pub mod summary;
 pub mod text;

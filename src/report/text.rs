@@ -51,14 +51,15 @@ fn divergence(text: &mut String, d: &Divergence) {
         let _ = writeln!(text, "  operation: {operation}");
     }
     if let Some(e) = &d.elements {
-        elements(text, e);
+        elements(text, d.elements_of.as_deref(), e);
     }
 }
 
-fn elements(text: &mut String, e: &Elements) {
+fn elements(text: &mut String, of: Option<&str>, e: &Elements) {
+    let of = of.map_or_else(String::new, |name| format!(" of {name}"));
     let _ = writeln!(
         text,
-        "  elements: {} of {} differ, the first is [{}]: {} | {}",
+        "  elements{of}: {} of {} differ, the first is [{}]: {} | {}",
         e.differing, e.total, e.first, e.bits[0], e.bits[1]
     );
     if let Some([a, b]) = &e.values {
@@ -121,6 +122,9 @@ pub fn details(report: &CaseReport) -> String {
     }
     report.expected.iter().for_each(|r| text.push_str(&format!("  expected: {r}\n")));
     report.stability.iter().for_each(|s| text.push_str(&format!("  {s}\n")));
+    if let Some(traces) = &report.traces {
+        let _ = writeln!(text, "  traces: {}", traces.display());
+    }
     if let Some(pending) = &report.pending {
         let accept = report.accept.as_deref().unwrap_or("samebits accept --reason TEXT");
         let _ = writeln!(text, "  pending golden: {}; if these bits are right: {accept}", pending.display());

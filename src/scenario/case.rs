@@ -49,6 +49,7 @@ pub struct Case {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// one line for people
     about: String,
     engine: Option<EngineSettings>,
     market: Option<MarketSettings>,
@@ -57,10 +58,13 @@ struct File {
     training: TrainingSettings,
     #[serde(default)]
     evaluation: EvaluationSettings,
+    /// level promised: `in_process`, `process_to_process`, `device_to_device`, `gpu_to_gpu`, `cpu_to_gpu`
     #[serde(default)]
     guarantee: Guarantee,
+    /// what the machine must have: `gpu`, `two-gpus`, `nvrtc`
     #[serde(default)]
     needs: Vec<Need>,
+    /// whether an accepted snapshot is compared
     #[serde(default = "yes")]
     golden: bool,
     #[serde(default)]
@@ -69,10 +73,13 @@ struct File {
     compare: Scope,
     expect: Option<Expect>,
     mutant: Option<Mutant>,
+    /// seconds for one arm
     #[serde(default = "timeout")]
     timeout_s: u64,
+    /// trace level of every arm that does not set its own: `off`, `step`, `tensor`, `op`
     #[serde(default)]
     level: Level,
+    /// small tensors are kept with their values
     #[serde(default)]
     values: bool,
 }
@@ -108,6 +115,18 @@ pub enum Guarantee {
     /// CPU and any GPU
     #[default]
     CpuToGpu,
+}
+
+impl std::fmt::Display for Guarantee {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Guarantee::InProcess => "in_process",
+            Guarantee::ProcessToProcess => "process_to_process",
+            Guarantee::DeviceToDevice => "device_to_device",
+            Guarantee::GpuToGpu => "gpu_to_gpu",
+            Guarantee::CpuToGpu => "cpu_to_gpu",
+        })
+    }
 }
 
 /// What a machine must have for a case to run.

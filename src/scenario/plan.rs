@@ -261,9 +261,8 @@ impl Builder<'_> {
 
     fn add_traces(&mut self) {
         for level in self.case.arms.trace.clone() {
-            let name = Level::ALL.iter().find(|(_, l)| *l == level).map_or("", |(n, _)| n);
             let kinds: &[&str] = if level == Level::Off { &["close"] } else { &[] };
-            self.same(format!("trace-{name}"), ArmKind::Trace { level }, kinds, |r| r.level = level);
+            self.same(format!("trace-{level}"), ArmKind::Trace { level }, kinds, |r| r.level = level);
         }
         if let Some(seed) = self.case.arms.other_seed {
             self.push("other-seed".into(), ArmKind::OtherSeed, Relation::Differs, |r| r.settings.engine.seed = seed);

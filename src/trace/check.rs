@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::record::{Body, Close, Event, Level, Number, Open, Ordered, SCHEMA, Status, TensorDecl};
 use crate::bits::ulp;
-use crate::digest::sha::Digest;
+use crate::digest::fingerprint::fingerprint;
+use crate::digest::sha::{Digest, from_hex, sha256};
 
 /// Most bytes of the settings in `open`, as JSON.
 pub const SETTINGS_LIMIT: usize = 1 << 20;
@@ -83,8 +84,11 @@ impl Check {
         for (name, hex) in body.values.iter() {
             let digits = hex.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
             let size = self.declared.get(name).copied().unwrap_or(0);
-            if !digits || hex.len() as u64 != size.saturating_mul(2) {
-                return Err(format!("values of {name:?}: expected {size} bytes as lower-case hex"));
+            let bytes = from_hex(hex).filter(|b| digits && b.len() as u64 == size);
+            let bytes = bytes.ok_or_else(|| format!("values of {name:?}: expected {size} bytes as lower-case hex"))?;
+            let sha = body.sha256.get(name).is_some_and(|d| *d != sha256(&bytes));
+            if sha || body.fp.get(name).is_some_and(|f| *f != fingerprint(&bytes)) {
+                return Err(format!("values of {name:?} are not those of its digests"));
             }
         }
         self.at_end = if kind == "step" { Ordered::default() } else { body.sha256.clone() };

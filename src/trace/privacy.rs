@@ -66,6 +66,23 @@ impl Mask {
         }
         mask_pairs(&out)
     }
+
+    /// The same for bytes that are no text: secrets, home, host and user are replaced.
+    pub fn apply_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut out = bytes.to_vec();
+        let hidden = self.secrets.iter().map(|s| (s.as_str(), "<masked>"));
+        for (value, name) in hidden.chain(self.places.iter().map(|(v, n)| (v.as_str(), *n))) {
+            let (mut next, mut rest) = (Vec::new(), out.as_slice());
+            while let Some(at) = rest.windows(value.len()).position(|w| w == value.as_bytes()) {
+                next.extend_from_slice(&rest[..at]);
+                next.extend_from_slice(name.as_bytes());
+                rest = &rest[at + value.len()..];
+            }
+            next.extend_from_slice(rest);
+            out = next;
+        }
+        out
+    }
 }
 
 fn mask_pairs(text: &str) -> String {

@@ -34,6 +34,12 @@ impl Level {
         [("off", Level::Off), ("step", Level::Step), ("tensor", Level::Tensor), ("op", Level::Op)];
 }
 
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Level::ALL.iter().find(|(_, l)| l == self).map_or("", |(name, _)| name))
+    }
+}
+
 impl std::str::FromStr for Level {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {

@@ -17,6 +17,7 @@ use crate::launch::slots::Slots;
 use crate::scenario::case::{Case, Expect, Need, Scope};
 use crate::scenario::mutant::Fault;
 use crate::scenario::plan::{Arm, Plan, Relation, resolve};
+use crate::scenario::settings::FoldStart;
 use crate::trace::reader::Trace;
 
 /// How cases are verified.
@@ -78,6 +79,8 @@ pub struct CaseReport {
     pub pending: Option<PathBuf>,
     /// the command that accepts it
     pub accept: Option<String>,
+    /// where the traces are that were kept
+    pub traces: Option<PathBuf>,
     /// seconds it took
     pub seconds: f64,
 }
@@ -94,6 +97,7 @@ impl CaseReport {
             stability: None,
             pending: None,
             accept: None,
+            traces: None,
             seconds: 0.0,
         }
     }
@@ -185,7 +189,7 @@ fn clean(case: &Case, options: &Options<'_>) -> CaseReport {
     if let Some(expect) = &case.expect {
         meet(expect, &mut report);
     }
-    tidy(options, &runner, &report);
+    tidy(options, &runner, &mut report);
     report
 }
 
@@ -202,10 +206,23 @@ fn judge(case: &Case, runs: &[ArmRun]) -> Vec<ArmReport> {
             (Ok(_), None) => (Verdict::unverified(Reason::NoEvidence, "the base run failed"), None),
             (Ok(traces), Some(base)) => judge_arm(&run.arm, base, traces),
         };
+        let comparison = comparison.map(|c| Comparison { next: next(case, &run.arm, &c), ..c });
         let command = format!("samebits run {} --arm {}", case.name, run.arm.name);
         ArmReport { name: run.arm.name.clone(), verdict, comparison, seconds: run.elapsed.as_secs_f64(), command }
     };
     runs.iter().map(judge).collect()
+}
+
+/// The commands that tell more of an arm that differs.
+fn next(case: &Case, arm: &Arm, comparison: &Comparison) -> Option<String> {
+    let first = comparison.first.as_ref().filter(|f| f.operation.is_none() && f.kind != "close")?;
+    let place =
+        first.place.fold.filter(|_| arm.request.folds.is_none() && case.settings.folds.start == FoldStart::Fresh);
+    let fold = place.map_or_else(String::new, |f| format!(" --folds {f}"));
+    let run = |arm: &str, file: &str| {
+        format!("samebits run {} --arm {arm}{fold} --level op --values --trace {file}", case.name)
+    };
+    Some(format!("{} && {} && samebits diff a.jsonl b.jsonl", run("base", "a.jsonl"), run(&arm.name, "b.jsonl")))
 }
 
 fn judge_arm(arm: &Arm, base: &Trace, traces: &[Trace]) -> (Verdict, Option<Comparison>) {
@@ -282,7 +299,11 @@ fn judge_golden(
     if comparison.verdict == Verdict::Different {
         report.stability = Some(stability(runner, &plan.arms[0], base, case));
     }
-    report.arms.push(extra(name, comparison.verdict.clone(), Some(comparison), case));
+    let mut arm = extra(name, comparison.verdict.clone(), Some(comparison), case);
+    if let Some(folder) = options.against.as_ref().filter(|_| name == "against") {
+        arm.command.push_str(&format!(" --against {}", folder.display()));
+    }
+    report.arms.push(arm);
 }
 
 fn extra(name: &str, verdict: Verdict, comparison: Option<Comparison>, case: &Case) -> ArmReport {
@@ -447,9 +468,11 @@ fn named(fault: &Fault, wanted: String, findings: &[Finding], arms: &[ArmReport]
 }
 
 /// Traces of green cases go, unless they are kept.
-fn tidy(options: &Options<'_>, runner: &Runner<'_>, report: &CaseReport) {
+fn tidy(options: &Options<'_>, runner: &Runner<'_>, report: &mut CaseReport) {
     if !options.keep && report.verdict == Verdict::Same {
         let _ = std::fs::remove_dir_all(&runner.work);
+    } else if runner.work.is_dir() {
+        report.traces = Some(runner.work.clone());
     }
 }
 

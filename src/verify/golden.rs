@@ -22,6 +22,21 @@ pub fn path(case: &Case) -> PathBuf {
     root.join("snapshots").join(format!("{}{key}.snap", case.name))
 }
 
+/// Accepted snapshots below `root` that no case produces; a case that cannot be read produces the one of its name.
+pub fn orphans(root: &Path, cases: &BTreeMap<String, PathBuf>) -> Vec<PathBuf> {
+    let wanted = |(name, file): (&String, &PathBuf)| match Case::load(file, &[]) {
+        Ok(case) => (case.golden && case.mutant.is_none()).then(|| path(&case)),
+        Err(_) => Some(root.join("snapshots").join(format!("{name}.snap"))),
+    };
+    let wanted: Vec<PathBuf> = cases.iter().filter_map(wanted).collect();
+    let inside = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path());
+    let files = inside(&root.join("snapshots")).filter(|p| p.is_dir()).flat_map(|suite| inside(&suite));
+    let mut orphans: Vec<PathBuf> =
+        files.filter(|p| p.extension().is_some_and(|e| e == "snap") && !wanted.contains(p)).collect();
+    orphans.sort();
+    orphans
+}
+
 /// The accepted text, if there is any.
 pub fn accepted(case: &Case) -> Result<Option<String>, String> {
     let path = path(case);

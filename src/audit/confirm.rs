@@ -1,0 +1,137 @@
+//! A suspected cause put to the test by runs of their own, both ways: it alone makes the difference, and without it the
+//! difference is gone although everything else is changed.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::attribution::{Candidate, Kind};
+use super::design::Levels;
+use super::outcome::{Class, Outcome};
+use super::stats::runs_to_see;
+use crate::launch::factors::{Factor, State};
+
+/// Fewest runs of each group.
+const RUNS_MIN: usize = 3;
+/// Most runs of each group; a variation rarer than these could show is not put to the test.
+const RUNS_MAX: usize = 40;
+/// Chance that a variation that is there is missed in one group.
+const MISS: f64 = 0.01;
+
+/// A named cause, and what its runs said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cause {
+    /// factor
+    pub factor: String,
+    /// the environment variable behind it, where there is one
+    pub variable: Option<String>,
+    /// setting in words
+    pub setting: String,
+    /// `pins`, `switches`, `unsettles`
+    pub how: String,
+    /// it alone makes the difference
+    pub alone: bool,
+    /// without it the difference is gone, with everything else changed
+    pub without: bool,
+    /// runs of each group
+    pub runs: usize,
+    /// in words
+    pub words: String,
+}
+
+impl Cause {
+    /// True when both ways hold.
+    pub fn is_confirmed(&self) -> bool {
+        self.alone && self.without
+    }
+
+    /// What people call it: the variable, else the factor.
+    pub fn name(&self) -> &str {
+        self.variable.as_deref().unwrap_or(&self.factor)
+    }
+}
+
+/// Runs of each group that a candidate needs; None when it would take too many.
+pub fn runs_needed(candidate: &Candidate) -> Option<usize> {
+    match runs_to_see(candidate.rate, MISS) {
+        n if n > RUNS_MAX => None,
+        n if n < RUNS_MIN => Some(RUNS_MIN),
+        n => Some(n),
+    }
+}
+
+/// Settings of the three groups: as is, the candidate alone, everything else.
+pub fn groups(factors: &[Factor], candidate: &Candidate) -> [(&'static str, Levels); 3] {
+    let name = |i: usize| factors[i].name.clone();
+    let others = (0..factors.len()).filter(|i| *i != candidate.factor && factors[*i].state == State::Varied);
+    let mut without: Levels = others.map(|i| (name(i), factors[i].settings.len() - 1)).collect();
+    // Under a setting that makes runs alike, the other way is that nothing else makes them vary.
+    if candidate.kind == Kind::Pins {
+        without.insert(name(candidate.factor), candidate.level);
+    }
+    let alone = [(name(candidate.factor), candidate.level)].into();
+    [("as is", Levels::new()), ("alone", alone), ("everything else", without)]
+}
+
+/// What the three groups' runs say.
+pub fn judge(factors: &[Factor], candidate: &Candidate, groups: [&[Outcome]; 3]) -> Cause {
+    let [plain, alone, without] = groups.map(|g| g.iter().map(Outcome::class).collect::<BTreeSet<Class>>());
+    let n = groups[0].len();
+    let factor = &factors[candidate.factor];
+    let setting = &factor.settings[candidate.level];
+    let variable = single_variable(factor, candidate.level);
+    let name = variable.clone().unwrap_or_else(|| factor.name.clone());
+    let word = &setting.word;
+    let (holds_alone, holds_without, words) = match candidate.kind {
+        Kind::Switches => (
+            plain.is_disjoint(&alone),
+            without.is_subset(&plain),
+            format!(
+                "{name}: with {word} and nothing else changed, {n} of {n} differ from {n} as they are; with everything else changed and not this, all are as they were"
+            ),
+        ),
+        Kind::Pins => (
+            plain.len() > 1 && alone.len() == 1,
+            without.len() == 1,
+            format!(
+                "{name}: with {word} {n} of {n} are alike, also with everything else changed; as it is, {n} runs fall into {} classes",
+                plain.len()
+            ),
+        ),
+        Kind::Unsettles => (
+            plain.len() == 1 && !alone.is_subset(&plain),
+            without.is_subset(&plain),
+            format!(
+                "{name}: with {word} and nothing else changed, {n} runs fall into {} classes; with everything else changed and not this, all are as they were",
+                alone.len()
+            ),
+        ),
+    };
+    let how = match candidate.kind {
+        Kind::Pins => "pins",
+        Kind::Switches => "switches",
+        Kind::Unsettles => "unsettles",
+    };
+    let words = match (holds_alone, holds_without) {
+        (true, true) => words,
+        (true, false) => format!("{name}: with {word} alone the outcome changes, but something else changes it too"),
+        (false, _) => format!("{name}: suspected, and {n} runs with {word} alone did not show it"),
+    };
+    Cause {
+        factor: factor.name.clone(),
+        variable,
+        setting: word.clone(),
+        how: how.to_owned(),
+        alone: holds_alone,
+        without: holds_without,
+        runs: n,
+        words,
+    }
+}
+
+/// The one variable that a setting sets.
+pub fn single_variable(factor: &Factor, level: usize) -> Option<String> {
+    let set = &factor.settings[level].surroundings.set;
+    if set.len() == 1 { set.keys().next().cloned() } else { None }
+}

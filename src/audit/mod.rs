@@ -1,0 +1,15 @@
+//! Many fresh processes of one command under surroundings that vary: outcome classes, the factor that explains a split,
+//! and how sure that is.
+//!
+//! Engine-agnostic: it sees traces, files and standard output only. Verified: statistics against simulated audits with a
+//! known rate; factors by looking at the surroundings from inside; causes by programs that depend on one thing only
+//! (`tests/audit.rs`). Not attempted: causes that need two factors at once.
+
+pub mod attribution;
+pub mod confirm;
+pub mod design;
+pub mod outcome;
+pub mod report;
+pub mod session;
+pub mod stats;
+pub mod store;

@@ -1,0 +1,488 @@
+//! An audit carried out: the designed runs, then runs that put suspected causes to the test.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::attribution::{Candidate, Kind, candidates, level};
+use super::confirm::{self, Cause, single_variable};
+use super::design::{Levels, design};
+use super::outcome::{Class, Ending, Outcome, Volatile};
+use super::report::Report;
+use super::store::Store;
+use crate::compare::left::{self, Left, Wanted};
+use crate::compare::verdict::Verdict;
+use crate::launch::factors::{Factor, Setting, State, padded, together, variable};
+use crate::launch::job::{Job, Ran, STDOUT, TRACES};
+use crate::launch::process::{End, INTERRUPTED, KILLED};
+use crate::launch::slots::Slots;
+use crate::scenario::case::Scope;
+
+/// Suspected causes that are put to the test at most.
+const CANDIDATES: usize = 4;
+/// A factor whose agreement with the outcomes is likelier than this by chance is not suspected.
+const P_MAX: f64 = 0.2;
+/// Runs of a class whose files are kept.
+const KEPT: usize = 2;
+
+/// Why an audit stopped before its report.
+#[derive(Debug, thiserror::Error)]
+pub enum Stop {
+    /// a signal
+    #[error("interrupted; what is done is kept")]
+    Interrupted,
+    /// runs were killed from outside while a cause was put to the test
+    #[error(
+        "runs {0:?}: killed by signal 9, which samebits did not send (out of memory?); the same command with --continue runs them again"
+    )]
+    Killed(Vec<usize>),
+    /// its folder cannot be read or written
+    #[error("{0}")]
+    Store(String),
+}
+
+/// How an audit is carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// runs that go on at a time
+    pub jobs: usize,
+    /// all runs keep their files
+    pub keep: bool,
+    /// runs that were killed from outside are made again
+    pub again: bool,
+}
+
+/// One run to make.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// number
+    pub run: usize,
+    /// part of the audit
+    pub stage: String,
+    /// settings
+    pub levels: Levels,
+}
+
+/// An audit under way.
+pub struct Session<'a> {
+    job: &'a Job,
+    store: &'a Store,
+    options: Options,
+    factors: Vec<Factor>,
+    slots: Slots,
+    running: AtomicUsize,
+    wanted: Option<Wanted>,
+    kept: Mutex<BTreeMap<Class, Vec<usize>>>,
+    next: usize,
+    tell: &'a (dyn Fn(Event<'_>) + Sync),
+}
+
+/// What happens, for a progress bar.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// so many runs more are planned
+    Planned(usize, &'a str),
+    /// a run is done
+    Done(&'a Outcome),
+}
+
+impl<'a> Session<'a> {
+    /// A session of a job in a folder.
+    pub fn new(
+        job: &'a Job,
+        store: &'a Store,
+        factors: Vec<Factor>,
+        options: Options,
+        tell: &'a (dyn Fn(Event<'_>) + Sync),
+    ) -> Self {
+        let wanted = (!job.outputs.is_empty()).then_some(Wanted::Outputs);
+        Session {
+            job,
+            store,
+            options,
+            factors,
+            slots: Slots::new(options.jobs),
+            running: AtomicUsize::new(0),
+            wanted,
+            kept: Mutex::new(BTreeMap::new()),
+            next: 0,
+            tell,
+        }
+    }
+
+    /// The whole audit of `n` runs.
+    pub fn audit(&mut self, n: usize, seed: u64, command: &str) -> Result<Report, Stop> {
+        let main = self.stage("main", design(&self.factors, n, seed))?;
+        let all: Vec<&Outcome> = main.iter().collect();
+        let mut report = Report::new(command, &all, &self.factors);
+        self.differences(&mut report);
+        report.killed = killed(&main);
+        report.volatile.killed_before = main.iter().filter(|o| o.volatile.killed_before > 0).map(|o| o.run).collect();
+        // What was killed is not how the program ends by itself, so nothing is concluded from it.
+        if report.classes.len() > 1 && report.killed.is_empty() {
+            self.explain(&all, seed, &mut report)?;
+        }
+        if report.causes.iter().any(Cause::is_confirmed) {
+            report.rate = None;
+        }
+        report.confirming = self.next - n;
+        report.next = self.next_step(&report);
+        Ok(report)
+    }
+
+    /// Makes the runs of one stage; those already done are read.
+    fn stage(&mut self, name: &str, levels: Vec<Levels>) -> Result<Vec<Outcome>, Stop> {
+        let first = self.next;
+        self.next += levels.len();
+        let plan: Vec<Planned> = levels
+            .into_iter()
+            .enumerate()
+            .map(|(i, levels)| Planned {
+                run: first + i,
+                stage: name.to_owned(),
+                levels: levels.into_iter().filter(|(_, level)| *level > 0).collect(),
+            })
+            .collect();
+        (self.tell)(Event::Planned(plan.len(), name));
+        let mut done = Vec::new();
+        let mut rest = plan.as_slice();
+        // The first run that ends well says what evidence there is; until then one goes on at a time.
+        while let (None, Some((one, more))) = (self.wanted, rest.split_first()) {
+            let outcome = self.run(one)?;
+            if outcome.end == Ending::Ran {
+                self.wanted = outcome.evidence_kind();
+            }
+            done.push(outcome);
+            rest = more;
+        }
+        done.extend(self.at_a_time(rest)?);
+        Ok(done)
+    }
+
+    fn at_a_time(&self, plan: &[Planned]) -> Result<Vec<Outcome>, Stop> {
+        let next = AtomicUsize::new(0);
+        let workers = plan.len().clamp(1, self.slots.all());
+        let work = || -> Result<Vec<Outcome>, Stop> {
+            let mut mine = Vec::new();
+            while let Some(planned) = plan.get(next.fetch_add(1, Ordering::Relaxed)) {
+                mine.push(self.run(planned)?);
+            }
+            Ok(mine)
+        };
+        let results: Vec<Result<Vec<Outcome>, Stop>> = std::thread::scope(|scope| {
+            let started: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            let panicked = || Err(Stop::Store("a thread of the audit panicked".to_owned()));
+            started.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
+        });
+        let mut all: Vec<Outcome> = results.into_iter().collect::<Result<Vec<_>, Stop>>()?.concat();
+        all.sort_by_key(|o| o.run);
+        Ok(all)
+    }
+
+    /// One run, made or read.
+    fn run(&self, planned: &Planned) -> Result<Outcome, Stop> {
+        if INTERRUPTED.load(Ordering::Relaxed) {
+            return Err(Stop::Interrupted);
+        }
+        let outcome = match self.store.outcome(planned.run).map_err(Stop::Store)? {
+            Some(outcome) if outcome.stage == planned.stage && outcome.levels == planned.levels => {
+                match self.options.again && outcome.end == Ending::Killed {
+                    true => {
+                        self.store.set_aside(&outcome).map_err(Stop::Store)?;
+                        self.make(planned, outcome.volatile.killed_before + 1)?
+                    }
+                    false => outcome,
+                }
+            }
+            Some(_) => {
+                let name = self.store.run(planned.run).display().to_string();
+                return Err(Stop::Store(format!("{name}: it is a run of another plan; start anew in another folder")));
+            }
+            None => self.make(planned, 0)?,
+        };
+        self.prune(&outcome).map_err(Stop::Store)?;
+        (self.tell)(Event::Done(&outcome));
+        Ok(outcome)
+    }
+
+    fn setting(&self, levels: &Levels) -> Setting {
+        let named = |(name, level): (&String, &usize)| {
+            self.factors.iter().find(|f| f.name == *name).and_then(|f| f.settings.get(*level))
+        };
+        together(levels.iter().filter_map(named))
+    }
+
+    fn make(&self, planned: &Planned, killed_before: usize) -> Result<Outcome, Stop> {
+        let setting = self.setting(&planned.levels);
+        let _slots = self.slots.take(if setting.alone { usize::MAX } else { 1 });
+        let folder = self.store.begin(planned.run).map_err(Stop::Store)?;
+        let together = 1 + self.running.fetch_add(1, Ordering::SeqCst);
+        let result = self.job.run(&folder, &setting);
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        let ran = result.map_err(|e| Stop::Store(format!("{}: {e}", folder.display())))?;
+        if ran.finished.end == End::Interrupted {
+            return Err(Stop::Interrupted);
+        }
+        let mut outcome = self.outcome(planned, &folder, &ran);
+        outcome.volatile = Volatile { seconds: ran.finished.elapsed.as_secs_f64(), together, killed_before };
+        self.store.done(&outcome).map_err(Stop::Store)?;
+        Ok(outcome)
+    }
+
+    fn outcome(&self, planned: &Planned, folder: &Path, ran: &Ran) -> Outcome {
+        let Ran { work, finished, stdout } = ran;
+        let wanted = self.wanted.unwrap_or_else(|| left::wanted(folder, &self.job.outputs));
+        let (end, left) = match &finished.end {
+            End::Ok => match left::read(folder, work, &self.job.outputs, stdout, wanted) {
+                Ok(left) => (Ending::Ran, Some(left)),
+                Err(e) => (Ending::NoEvidence { reason: e.reason, detail: local(&e.detail, folder) }, None),
+            },
+            End::Failed(what) if what == KILLED => (Ending::Killed, None),
+            End::Failed(what) => (Ending::Failed { what: what.clone() }, None),
+            End::TimedOut(seconds) => (Ending::TimedOut { seconds: *seconds }, None),
+            End::Interrupted => (Ending::Failed { what: "interrupted".to_owned() }, None),
+        };
+        let failed = end != Ending::Ran;
+        Outcome {
+            run: planned.run,
+            stage: planned.stage.clone(),
+            levels: planned.levels.clone(),
+            key: left.as_ref().map(Left::key),
+            evidence: left.as_ref().map(Left::digests).unwrap_or_default(),
+            words: left.as_ref().map(Left::words).unwrap_or_default(),
+            end,
+            stderr: if failed { local(&finished.stderr, folder) } else { String::new() },
+            volatile: Volatile::default(),
+        }
+    }
+
+    /// The first runs of each class keep their files, the others their digests.
+    fn prune(&self, outcome: &Outcome) -> Result<(), String> {
+        if self.options.keep {
+            return Ok(());
+        }
+        let mut kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
+        let runs = kept.entry(outcome.class()).or_default();
+        runs.push(outcome.run);
+        runs.sort_unstable();
+        runs.dedup();
+        match runs.len() > KEPT {
+            true => runs.pop().map_or(Ok(()), |last| self.store.drop_files(last)),
+            false => Ok(()),
+        }
+    }
+
+    /// Evidence of a run whose files were kept.
+    pub fn left(&self, run: usize) -> Option<Left> {
+        let outcome = self.store.outcome(run).ok()??;
+        let folder = self.store.run(run);
+        let work = padded(&folder, self.setting(&outcome.levels).folder_padding);
+        let stdout = std::fs::read(folder.join(STDOUT)).ok()?;
+        left::read(&folder, &work, &self.job.outputs, &stdout, self.wanted?).ok()
+    }
+
+    /// What each class differs in from the largest.
+    fn differences(&self, report: &mut Report) {
+        let Some((first, others)) = report.classes.split_first_mut() else { return };
+        let Some(base) = self.left(first.first) else { return };
+        for class in others.iter_mut().filter(|c| c.of > 0) {
+            let Some(other) = self.left(class.first) else { continue };
+            let comparison = left::compare(&base, &other, &Scope::default());
+            class.differing = differing(&base, &other);
+            class.difference = Some(first_words(&base, &other, &comparison));
+            if report.volatile.differing_runs.is_none() && comparison.verdict == Verdict::Different {
+                let path = |run: usize| self.evidence_path(run).display().to_string();
+                report.volatile.differing_runs = Some([path(first.first), path(class.first)]);
+            }
+        }
+    }
+
+    /// What `samebits diff` can read of a run.
+    fn evidence_path(&self, run: usize) -> PathBuf {
+        let folder = self.store.run(run);
+        match self.wanted {
+            Some(Wanted::Stdout) | None => folder.join(STDOUT),
+            _ if folder.join(TRACES).read_dir().is_ok_and(|mut d| d.next().is_some()) => folder.join(TRACES),
+            _ => {
+                let levels = self.store.outcome(run).ok().flatten().map(|o| o.levels).unwrap_or_default();
+                padded(&folder, self.setting(&levels).folder_padding)
+            }
+        }
+    }
+
+    /// Puts suspected causes to the test until the split is explained.
+    fn explain(&mut self, main: &[&Outcome], seed: u64, report: &mut Report) -> Result<(), Stop> {
+        let mut unexplained: Vec<&Outcome> = main.to_vec();
+        let mut tested = Vec::new();
+        while tested.len() < CANDIDATES {
+            let found = candidates(&self.factors, &unexplained, seed);
+            let Some(candidate) = found.into_iter().find(|c| c.p <= P_MAX && !tested.contains(&c.factor)) else {
+                break;
+            };
+            tested.push(candidate.factor);
+            let Some(n) = confirm::runs_needed(&candidate) else {
+                report.suspected.push(self.factors[candidate.factor].name.clone());
+                continue;
+            };
+            let cause = self.confirm(&candidate, n)?;
+            let holds = cause.alone;
+            report.causes.push(cause);
+            if holds {
+                let cause = self.drill(&candidate, n)?;
+                report.causes.pop_if(|_| cause.is_some());
+                report.causes.extend(cause);
+                // Where it is held still, is anything left to explain?
+                let still = if candidate.kind == Kind::Pins { candidate.level } else { 0 };
+                unexplained.retain(|o| level(o, &self.factors[candidate.factor]) == still);
+                if super::outcome::classes(&unexplained).len() < 2 {
+                    break;
+                }
+            }
+        }
+        report.causes.sort_by_key(|c| (!c.is_confirmed(), !c.alone));
+        Ok(())
+    }
+
+    fn confirm(&mut self, candidate: &Candidate, n: usize) -> Result<Cause, Stop> {
+        let name = self.factors[candidate.factor].name.clone();
+        let mut made = Vec::new();
+        for (group, levels) in confirm::groups(&self.factors, candidate) {
+            let runs = self.stage(&format!("confirm {name}: {group}"), vec![levels; n])?;
+            if !killed(&runs).is_empty() {
+                return Err(Stop::Killed(killed(&runs)));
+            }
+            made.push(runs);
+        }
+        Ok(confirm::judge(&self.factors, candidate, [&made[0], &made[1], &made[2]]))
+    }
+
+    /// Of a factor that sets several variables: the one that suffices by itself.
+    fn drill(&mut self, candidate: &Candidate, n: usize) -> Result<Option<Cause>, Stop> {
+        let factor = &self.factors[candidate.factor];
+        let set = factor.settings[candidate.level].surroundings.set.clone();
+        if single_variable(factor, candidate.level).is_some() || set.is_empty() {
+            return Ok(None);
+        }
+        let group = self.factors[candidate.factor].clone();
+        for (name, value) in set {
+            let Ok(one) = variable(&format!("{name}={value}")) else { continue };
+            // While one variable is looked at, the group it is of stays as it is.
+            self.factors[candidate.factor].state = State::NotApplied { reason: "its variables one by one".to_owned() };
+            self.factors.push(one);
+            let alone = Candidate { factor: self.factors.len() - 1, level: 1, ..candidate.clone() };
+            let cause = self.confirm(&alone, n);
+            self.factors[candidate.factor] = group.clone();
+            let last = self.factors.len() - 1;
+            self.factors[last].state = State::NotApplied { reason: "looked at by itself only".to_owned() };
+            let cause = cause?;
+            if cause.is_confirmed() {
+                return Ok(Some(Cause { factor: group.name, ..cause }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The one next step.
+    fn next_step(&self, report: &Report) -> String {
+        if !report.killed.is_empty() {
+            return "the same command with --continue runs what was killed again".to_owned();
+        }
+        if let Some(cause) = report.causes.iter().find(|c| c.alone) {
+            return match (cause.how.as_str(), &cause.variable) {
+                ("pins", Some(_)) => {
+                    format!("run it with {}, or make it independent of {}", cause.setting, cause.name())
+                }
+                _ => format!(
+                    "make it independent of {0}, or keep {0} fixed wherever it runs; then audit again",
+                    cause.name()
+                ),
+            };
+        }
+        match (&report.verdict, self.wanted) {
+            (Verdict::Same, _) => "samebits init writes a case that gates this in CI".to_owned(),
+            (Verdict::Unverified { .. }, _) => {
+                let run = report.classes.iter().find(|c| !c.stderr.is_empty() || c.what.contains("no evidence"));
+                run.map_or_else(
+                    || "raise --timeout or repair the command, then audit again".to_owned(),
+                    |c| format!("look at {}", self.store.run(c.first).display()),
+                )
+            }
+            (_, Some(Wanted::Stdout)) => {
+                "declare what it writes (--output FILE), so that the tensor and the element that differ are named"
+                    .to_owned()
+            }
+            _ => report.volatile.differing_runs.as_ref().map_or_else(
+                || "run more (-n), so that a factor can be told from chance".to_owned(),
+                |[a, b]| format!("samebits diff {a} {b}"),
+            ),
+        }
+    }
+}
+
+fn killed(outcomes: &[Outcome]) -> Vec<usize> {
+    outcomes.iter().filter(|o| o.end == Ending::Killed).map(|o| o.run).collect()
+}
+
+impl Outcome {
+    /// What the evidence of this run was.
+    fn evidence_kind(&self) -> Option<Wanted> {
+        let stdout = self.evidence.len() == 1 && self.evidence[0].name == STDOUT;
+        Some(if stdout { Wanted::Stdout } else { Wanted::Traces })
+    }
+}
+
+/// The run's folder as a placeholder, so that equal failures are told alike.
+fn local(text: &str, folder: &Path) -> String {
+    text.replace(&folder.display().to_string(), "<run>")
+}
+
+fn differing(a: &Left, b: &Left) -> Vec<String> {
+    let (x, y) = (a.digests(), b.digests());
+    let of_y: BTreeMap<&str, _> = y.iter().map(|d| (d.name.as_str(), d)).collect();
+    let mut names: Vec<String> =
+        x.iter().filter(|d| of_y.get(d.name.as_str()) != Some(d)).map(|d| d.name.clone()).collect();
+    let of_x: std::collections::BTreeSet<&str> = x.iter().map(|d| d.name.as_str()).collect();
+    names.extend(y.iter().filter(|d| !of_x.contains(d.name.as_str())).map(|d| d.name.clone()));
+    names
+}
+
+/// The first difference in one line: of standard output the line, else tensor, element and distance.
+fn first_words(a: &Left, b: &Left, comparison: &crate::compare::verdict::Comparison) -> String {
+    let text = |left: &Left| match left.outputs.list.as_slice() {
+        [one] if one.name == STDOUT => String::from_utf8(one.bytes.clone()).ok(),
+        _ => None,
+    };
+    if let (Some(x), Some(y)) = (text(a), text(b)) {
+        let lines = x.lines().map(Some).chain(std::iter::repeat(None));
+        let pairs = lines.zip(y.lines().map(Some).chain(std::iter::repeat(None)));
+        let first = pairs.take(x.lines().count().max(y.lines().count())).enumerate().find(|(_, (p, q))| p != q);
+        return match first {
+            Some((i, (p, q))) => format!("line {}: {} | {}", i + 1, quoted(p), quoted(q)),
+            None => "the ends of lines".to_owned(),
+        };
+    }
+    match &comparison.first {
+        None => match &comparison.verdict {
+            Verdict::Unverified { detail, .. } => detail.clone(),
+            _ => "records that are noted only".to_owned(),
+        },
+        Some(first) => {
+            let place = first.place.to_string();
+            let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
+            let elements = first.elements.as_ref().map_or_else(String::new, |e| {
+                let ulp = e.max_ulp.map_or_else(String::new, |u| format!(", at most {u} ULP"));
+                format!(": {} of {} elements, the first is [{}]{ulp}", e.differing, e.total, e.first)
+            });
+            format!("{}{at}{elements}", first.name)
+        }
+    }
+}
+
+fn quoted(line: Option<&str>) -> String {
+    match line {
+        Some(line) if line.chars().count() > 100 => format!("{:?}...", line.chars().take(100).collect::<String>()),
+        Some(line) => format!("{line:?}"),
+        None => "nothing more".to_owned(),
+    }
+}

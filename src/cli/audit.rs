@@ -1,0 +1,282 @@
+//! `samebits audit -- COMMAND`: many fresh processes of any command, and what explains that they differ.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{Failure, workspace};
+use crate::audit::outcome::{Ending, Outcome};
+use crate::audit::session::{Event, Options, Session, Stop};
+use crate::audit::store::{Manifest, SCHEMA, Store, place};
+use crate::digest::sha::{Digest, sha256};
+use crate::launch::factors::{self, Factor, State};
+use crate::launch::folder::Outputs;
+use crate::launch::job::Job;
+use crate::launch::process::INTERRUPTED;
+use crate::launch::surroundings::find;
+use crate::trace::privacy::Mask;
+use crate::trace::record::Level;
+use crate::{say, tell};
+
+/// Arguments of `samebits audit`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Each run gets a fresh working directory in which the files of the current one appear; the declared \
+outputs are those of the run itself. In the command {dir} stands for that directory. SAMEBITS_TRACE, SAMEBITS_LEVEL and \
+SAMEBITS_SEED are set for a recorder.\n\n  samebits audit -n 8 --output 'out/*.safetensors' -- python train.py --seed 1"
+)]
+pub struct Args {
+    /// Runs
+    #[arg(short, long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=100_000))]
+    pub n: u32,
+    /// What a run writes, relative to its working directory; *, ?, [] and ** are understood (repeatable) [default: traces
+    /// if it writes any, else standard output]
+    #[arg(long, value_name = "PATH")]
+    pub output: Vec<String>,
+    /// Vary these factors only, or `none` (repeatable) [default: all; `samebits audit --factors` lists them]
+    #[arg(long, value_name = "FACTOR")]
+    pub vary: Vec<String>,
+    /// Vary an environment variable as well (repeatable)
+    #[arg(long, value_name = "NAME=V1[,V2...]")]
+    pub env: Vec<String>,
+    /// Runs at a time [default: the cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// Seconds for one run; its process group is ended then
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: u64,
+    /// Seed of the order and of the settings of the runs
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub seed: u64,
+    /// Level asked of a recorder: off, step, tensor, op
+    #[arg(long, default_value_t = Level::Step)]
+    pub level: Level,
+    /// Where the audit's files go [default: below SAMEBITS_DIR]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Go on with an interrupted audit of the same command and options
+    #[arg(long = "continue")]
+    pub go_on: bool,
+    /// Keep the files of all runs, not only of the first two of each outcome
+    #[arg(long)]
+    pub keep: bool,
+    /// List the factors and whether they can be varied here
+    #[arg(long)]
+    pub factors: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Runs it.
+pub fn main(args: Args) -> Result<u8, Failure> {
+    if args.factors {
+        return list(&args);
+    }
+    let start = Instant::now();
+    let job = job(&args)?;
+    interruptible();
+    let (store, manifest) = open(&args, &job)?;
+    let watch = Watch::new(!args.json);
+    let tell = |event: Event<'_>| watch.see(&event);
+    let mut session = Session::new(
+        &job,
+        &store,
+        manifest.factors.clone(),
+        Options { jobs: jobs(&args), keep: args.keep, again: args.go_on },
+        &tell,
+    );
+    let result = session.audit(manifest.runs, manifest.seed, &manifest.command);
+    watch.end();
+    let folder = workspace::shown(store.folder());
+    let mut report = result.map_err(|stop| match stop {
+        Stop::Interrupted => Failure::unverified(format!(
+            "interrupted: what is done is kept in {folder}; the same command with --continue goes on"
+        )),
+        stop => Failure::unverified(stop),
+    })?;
+    (report.volatile.seconds, report.volatile.folder) = (start.elapsed().as_secs_f64(), folder);
+    // An audit that waits for runs to be made again is not finished.
+    if report.killed.is_empty() {
+        store.report(&report).map_err(Failure::unverified)?;
+    }
+    match args.json {
+        true => say!("{}", serde_json::to_string(&report).map_err(Failure::unverified)?),
+        false => tell!("{}", crate::report::audit::text(&report)),
+    }
+    Ok(report.code())
+}
+
+fn interruptible() {
+    // A second signal ends the program at once.
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+}
+
+fn jobs(args: &Args) -> usize {
+    args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |n| n as usize)
+}
+
+fn job(args: &Args) -> Result<Job, Failure> {
+    let here = std::env::current_dir().map_err(Failure::unverified)?;
+    let Some(program) = args.command.first() else {
+        return Err(Failure::usage("what is to be audited? samebits audit -n 8 --output 'out/*' -- COMMAND ARGUMENTS"));
+    };
+    if find(program, &here).is_none() {
+        let advice = "a path relative to this folder, or a name along PATH, is expected after `--`";
+        return Err(Failure::usage(format!("{program:?}: no such program; {advice}")));
+    }
+    if let Some(absolute) = args.output.iter().find(|o| o.starts_with('/')) {
+        return Err(Failure::usage(format!(
+            "--output {absolute}: all runs would write the same file; {{dir}} in the command stands for a run's own directory, and --output is relative to it"
+        )));
+    }
+    let files = workspace::files();
+    let leave_out = [Some(files.clone()), args.dir.clone().map(|d| here.join(d)), Some(here.join(".samebits"))];
+    Ok(Job {
+        samebits: std::env::current_exe().map_err(Failure::unverified)?,
+        argv: args.command.clone(),
+        env: Default::default(),
+        knobs: Default::default(),
+        project: here,
+        leave_out: leave_out.into_iter().flatten().collect(),
+        outputs: Outputs::new(&args.output).map_err(|e| Failure::usage(format!("--{e}")))?,
+        limit: Duration::from_secs(args.timeout),
+        level: args.level,
+        seed: None,
+    })
+}
+
+/// Digest of everything that decides what an audit does.
+fn digest(args: &Args, job: &Job) -> Digest {
+    let options = serde_json::json!({
+        "command": job.argv, "folder": job.project, "n": args.n, "output": args.output, "vary": args.vary,
+        "env": args.env, "timeout": args.timeout, "seed": args.seed, "level": args.level, "jobs": jobs(args) > 1,
+    });
+    sha256(options.to_string().as_bytes())
+}
+
+/// The audit's folder: a new one, or that of an interrupted audit of the same command and options.
+fn open(args: &Args, job: &Job) -> Result<(Store, Manifest), Failure> {
+    let of = digest(args, job);
+    let folder = match &args.dir {
+        Some(folder) => std::path::absolute(folder).map_err(Failure::unverified)?,
+        None => place(&workspace::files().join("audits"), &of, args.go_on).map_err(Failure::usage)?,
+    };
+    if args.go_on {
+        let (store, manifest) = Store::open(&folder).map_err(Failure::usage)?;
+        if manifest.of != of {
+            let detail = format!(
+                "{}: it is an audit of {} with other options or from another folder",
+                folder.display(),
+                manifest.command
+            );
+            return Err(Failure::usage(detail));
+        }
+        return Ok((store, manifest));
+    }
+    let factors = varied(args)?;
+    let manifest = Manifest {
+        schema: SCHEMA.to_owned(),
+        of,
+        command: Mask::from_environment().apply(&job.argv.join(" ")),
+        runs: args.n as usize,
+        seed: args.seed,
+        outputs: job.outputs.texts(),
+        factors,
+    };
+    Ok((Store::create(&folder, &manifest).map_err(Failure::usage)?, manifest))
+}
+
+/// The factors asked for, as they are found on this machine.
+fn varied(args: &Args) -> Result<Vec<Factor>, Failure> {
+    let known: Vec<&str> = factors::NAMES.iter().map(|(name, _)| *name).collect();
+    if let Some(bad) = args.vary.iter().find(|v| *v != "none" && !known.contains(&v.as_str())) {
+        let near = crate::scenario::document::suggestion(bad, &known);
+        return Err(Failure::usage(format!(
+            "--vary {bad:?}: no such factor{near}; `samebits audit --factors` lists them"
+        )));
+    }
+    let wanted = |f: &Factor| args.vary.is_empty() || args.vary.contains(&f.name);
+    let mut all: Vec<Factor> = factors::table(jobs(args)).into_iter().filter(wanted).collect();
+    for text in &args.env {
+        all.push(factors::variable(text).map_err(Failure::usage)?);
+    }
+    let place = tempfile::tempdir().map_err(Failure::unverified)?;
+    let program = std::env::current_exe().map_err(Failure::unverified)?;
+    factors::prove(&mut all, &program, place.path()).map_err(Failure::unverified)?;
+    Ok(all)
+}
+
+fn list(args: &Args) -> Result<u8, Failure> {
+    let all = varied(args)?;
+    let about = |name: &str| {
+        factors::NAMES.iter().find(|(n, _)| *n == name).map_or("a variable of the environment", |(_, a)| *a)
+    };
+    if args.json {
+        let object = |f: &Factor| serde_json::json!({ "name": f.name, "about": about(&f.name), "settings": f.settings.iter().map(|s| &s.word).collect::<Vec<_>>(), "state": f.state });
+        let list: Vec<_> = all.iter().map(object).collect();
+        say!("{}", serde_json::json!({ "schema": "samebits-factors/1", "factors": list }));
+        return Ok(crate::compare::verdict::exit::SAME);
+    }
+    let state = |f: &Factor| match &f.state {
+        State::Varied => "can be varied".to_owned(),
+        State::NotApplied { reason } => format!("not applied: {reason}"),
+        State::NoEffect { reason } => format!("no effect here: {reason}"),
+    };
+    let rows: Vec<Vec<String>> =
+        all.iter().map(|f| vec![f.name.clone(), about(&f.name).to_owned(), state(f)]).collect();
+    tell!("{}", super::table::aligned(&rows, 3));
+    Ok(crate::compare::verdict::exit::SAME)
+}
+
+/// Progress: a bar on a terminal, a line a stage elsewhere.
+struct Watch {
+    bar: Option<ProgressBar>,
+    lines: bool,
+}
+
+impl Watch {
+    fn new(wanted: bool) -> Self {
+        let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} runs, {elapsed} gone, {eta} left").ok();
+        let bar = style.filter(|_| wanted && std::io::stderr().is_terminal());
+        let bar = bar.map(|style| ProgressBar::new(0).with_style(style));
+        Watch { lines: wanted && bar.is_none(), bar }
+    }
+
+    fn see(&self, event: &Event<'_>) {
+        match (event, &self.bar) {
+            (Event::Planned(n, stage), Some(bar)) => {
+                bar.inc_length(*n as u64);
+                bar.set_message((*stage).to_owned());
+            }
+            (Event::Planned(n, stage), None) if self.lines => super::output::remark(&format!("{stage}: {n} runs")),
+            (Event::Done(outcome), Some(bar)) => {
+                if let Some(line) = broken(outcome) {
+                    bar.suspend(|| super::output::remark(&line));
+                }
+                bar.inc(1);
+            }
+            (Event::Done(outcome), None) if self.lines => {
+                broken(outcome).iter().for_each(|line| super::output::remark(line));
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&self) {
+        self.bar.iter().for_each(ProgressBar::finish_and_clear);
+    }
+}
+
+fn broken(outcome: &Outcome) -> Option<String> {
+    (outcome.end != Ending::Ran).then(|| format!("run {}: {}", outcome.run, outcome.end.words()))
+}

@@ -1,0 +1,193 @@
+//! What a command left in its run's folder: traces, declared outputs, standard output.
+//!
+//! A run's folder holds `work` (its working directory), `trace` (one trace a rank, if the command wrote any) and
+//! `stdout`. Evidence that is not whole, or a declared output that was not written, is an error and never empty evidence.
+
+use std::path::{Path, PathBuf};
+
+use super::evidence::{self, Evidence, Tensors, Unusable, unusable};
+use super::tensors::Tensor;
+use super::verdict::{Comparison, Reason, Verdict};
+use crate::digest::sha::{Digest, Hasher, sha256};
+use crate::launch::folder::Outputs;
+use crate::launch::job::{STDOUT, TRACES};
+use crate::scenario::case::Scope;
+use crate::trace::reader::Trace;
+
+/// Evidence of one run of a command.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// traces by rank
+    pub traces: Vec<Trace>,
+    /// declared outputs, or standard output
+    pub outputs: Tensors,
+}
+
+/// What counts as evidence of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// declared outputs, and traces if there are any
+    Outputs,
+    /// traces
+    Traces,
+    /// standard output, because nothing else is there
+    Stdout,
+}
+
+/// What a run's evidence can be: declared outputs first, then a trace, then standard output.
+pub fn wanted(run: &Path, outputs: &Outputs) -> Wanted {
+    let traced = run.join(TRACES).read_dir().is_ok_and(|mut d| d.next().is_some());
+    match (outputs.is_empty(), traced) {
+        (false, _) => Wanted::Outputs,
+        (true, true) => Wanted::Traces,
+        (true, false) => Wanted::Stdout,
+    }
+}
+
+/// Reads what a run left. `stdout` is what it wrote to standard output, `work` its working directory.
+pub fn read(run: &Path, work: &Path, outputs: &Outputs, stdout: &[u8], wanted: Wanted) -> Result<Left, Unusable> {
+    let mut left = Left::default();
+    let folder = run.join(TRACES);
+    if folder.read_dir().is_ok_and(|mut d| d.next().is_some()) {
+        left.traces = match evidence::read(&folder)? {
+            Evidence::Traces(traces) => traces,
+            Evidence::Tensors(_) => {
+                let detail = format!("{}: files that are no traces", folder.display());
+                return Err(unusable(Reason::NotComparable, detail));
+            }
+        };
+    }
+    match wanted {
+        Wanted::Outputs => left.outputs = declared(work, outputs)?,
+        Wanted::Traces if left.traces.is_empty() => {
+            return Err(unusable(Reason::NoEvidence, "no trace was written, though another run wrote one"));
+        }
+        Wanted::Traces => {}
+        Wanted::Stdout if !left.traces.is_empty() => {
+            return Err(unusable(Reason::NoEvidence, "a trace was written, though another run wrote none"));
+        }
+        Wanted::Stdout => left.outputs.list.push(text(stdout)),
+    }
+    Ok(left)
+}
+
+fn text(stdout: &[u8]) -> Tensor {
+    let (name, word) = (STDOUT.to_owned(), "bytes".to_owned());
+    Tensor { name, dtype: None, word, shape: vec![stdout.len()], bytes: stdout.to_vec() }
+}
+
+fn declared(work: &Path, outputs: &Outputs) -> Result<Tensors, Unusable> {
+    let found = outputs.found(work).map_err(|e| unusable(Reason::NoEvidence, format!("{}: {e}", work.display())))?;
+    if let Some((pattern, _)) = found.iter().find(|(_, files)| files.is_empty()) {
+        let detail = format!("the declared output {pattern:?} was not written");
+        return Err(unusable(Reason::NoEvidence, detail));
+    }
+    let mut files: Vec<PathBuf> = found.into_iter().flat_map(|(_, files)| files).collect();
+    files.sort();
+    files.dedup();
+    evidence::artifacts(work, &files)
+}
+
+/// Name, type, shape and SHA-256 of a tensor.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Digested {
+    /// name
+    pub name: String,
+    /// element type
+    pub dtype: String,
+    /// sizes
+    pub shape: Vec<usize>,
+    /// of its raw little-endian bytes
+    pub sha256: Digest,
+}
+
+impl Left {
+    /// Every output's digest, and every trace's final ones.
+    pub fn digests(&self) -> Vec<Digested> {
+        let of_output = |t: &Tensor| Digested {
+            name: t.name.clone(),
+            dtype: t.word.clone(),
+            shape: t.shape.clone(),
+            sha256: sha256(&t.bytes),
+        };
+        let mut all: Vec<Digested> = self.outputs.list.iter().map(of_output).collect();
+        for trace in &self.traces {
+            let prefix = if self.traces.len() > 1 { format!("rank {}: ", trace.open.rank) } else { String::new() };
+            let close = trace.close.sha256.iter();
+            all.extend(close.map(|(name, digest)| Digested {
+                name: format!("{prefix}{name}"),
+                dtype:
+                    trace.declared().find(|t| t.name == name).map_or_else(String::new, |t| t.dtype.word().to_owned()),
+                shape: Vec::new(),
+                sha256: *digest,
+            }));
+        }
+        all
+    }
+
+    /// One digest of everything that is compared: runs with equal keys left the same bits.
+    pub fn key(&self) -> Digest {
+        let mut hasher = Hasher::default();
+        let mut line = |text: String| {
+            hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        };
+        for t in self.outputs.list.iter() {
+            line(format!("output {} {}{:?} {}", t.name, t.word, t.shape, sha256(&t.bytes)));
+        }
+        for trace in &self.traces {
+            line(format!("rank {} of {} {}", trace.open.rank, trace.open.world_size, trace.open.engine));
+            trace.declared().for_each(|t| line(format!("{} {}{:?}", t.name, t.dtype.word(), t.shape)));
+            for (kind, body) in &trace.bodies {
+                line(format!("{kind} {}", serde_json::to_string(body).unwrap_or_default()));
+            }
+            line(format!("close {:?} {}", trace.close.status, trace.close.root));
+        }
+        hasher.finish()
+    }
+
+    /// What the evidence is, in words.
+    pub fn words(&self) -> String {
+        let mut parts = Vec::new();
+        if let Some(trace) = self.traces.first() {
+            let ranks = if self.traces.len() > 1 { format!(" of {} ranks", self.traces.len()) } else { String::new() };
+            parts.push(format!("trace{ranks} ({} records, level {})", trace.bodies.len(), trace.open.level));
+        }
+        match self.outputs.list.as_slice() {
+            [] => {}
+            [one] if one.name == STDOUT => parts.push(format!("standard output ({} bytes)", one.bytes.len())),
+            list => {
+                let bytes: usize = list.iter().map(|t| t.bytes.len()).sum();
+                parts.push(format!("{} tensors of the declared outputs ({bytes} bytes)", list.len()));
+            }
+        }
+        parts.join(", ")
+    }
+}
+
+/// Compares what two runs left: traces first, then outputs.
+pub fn compare(a: &Left, b: &Left, scope: &Scope) -> Comparison {
+    let traces = match (a.traces.is_empty(), b.traces.is_empty()) {
+        (true, true) => None,
+        (false, false) => Some(evidence::compare_ranks(&a.traces, &b.traces, scope)),
+        _ => Some(Comparison::unverified(Reason::NoEvidence, "one run wrote a trace, the other none")),
+    };
+    let any = !a.outputs.list.is_empty() || !b.outputs.list.is_empty();
+    let outputs = any.then(|| evidence::compare_tensors(&a.outputs, &b.outputs, &Scope::default()));
+    match (traces, outputs) {
+        (Some(traces), Some(outputs)) => both(traces, outputs),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => Comparison::unverified(Reason::NoEvidence, "neither run left anything to compare"),
+    }
+}
+
+fn both(mut traces: Comparison, outputs: Comparison) -> Comparison {
+    let verdict: Verdict = traces.verdict.worse(outputs.verdict);
+    traces.compared.add(outputs.compared);
+    if traces.first.is_none() {
+        (traces.first, traces.differing) = (outputs.first, outputs.differing);
+    }
+    traces.noted.extend(outputs.noted);
+    traces.left_out.extend(outputs.left_out);
+    Comparison { verdict, ..traces }
+}

@@ -1,0 +1,168 @@
+//! A command as it is run again and again: each time in a fresh folder that holds its working directory, the traces it
+//! writes and its standard output.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::command;
+use super::factors::{Setting, padded};
+use super::folder::{Outputs, fill};
+use super::load::Load;
+use super::process::Finished;
+use super::surroundings::Launch;
+use crate::trace::privacy::Mask;
+use crate::trace::record::Level;
+
+/// Folder of the traces in a run's folder.
+pub const TRACES: &str = "trace";
+/// Standard output in a run's folder, and its name as evidence.
+pub const STDOUT: &str = "stdout";
+/// Variable that holds a run's working directory; by it a process is known as one of that run.
+pub const RUN: &str = "SAMEBITS_RUN_DIR";
+
+/// A command and what it needs.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// the `samebits` program
+    pub samebits: PathBuf,
+    /// program and arguments, with `{dir}`, `{trace}`, `{seed}` and `{knob.NAME}`
+    pub argv: Vec<String>,
+    /// variables set for every run, with the same placeholders
+    pub env: BTreeMap<String, String>,
+    /// knobs as they are
+    pub knobs: BTreeMap<String, String>,
+    /// folder whose files the command sees
+    pub project: PathBuf,
+    /// entries of the project that it does not see
+    pub leave_out: Vec<PathBuf>,
+    /// declared outputs
+    pub outputs: Outputs,
+    /// limit of one run
+    pub limit: Duration,
+    /// trace level asked for
+    pub level: Level,
+    /// seed asked for
+    pub seed: Option<u64>,
+}
+
+/// A run that ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// its working directory
+    pub work: PathBuf,
+    /// how it ended
+    pub finished: Finished,
+    /// what it wrote to standard output
+    pub stdout: Vec<u8>,
+}
+
+/// The trace of rank 0 in a run's folder.
+pub fn trace_path(run: &Path) -> PathBuf {
+    run.join(TRACES).join("rank-0.jsonl")
+}
+
+impl Job {
+    /// Runs it in an empty folder. Standard output is kept there with secrets masked.
+    pub fn run(&self, folder: &Path, setting: &Setting) -> io::Result<Ran> {
+        let work = padded(folder, setting.folder_padding);
+        fs::create_dir_all(&work)?;
+        fs::create_dir_all(folder.join(TRACES))?;
+        fill(&work, &self.project, &self.outputs, &self.leave_out)?;
+        let launch = self.launch(folder, &work, setting);
+        let load = Load::start(setting.load);
+        let result = command::run(&self.samebits, &launch, self.limit);
+        load.stop();
+        let (finished, stdout) = result?;
+        fs::write(folder.join(STDOUT), masked(&stdout))?;
+        Ok(Ran { work, finished, stdout })
+    }
+
+    fn launch(&self, folder: &Path, work: &Path, setting: &Setting) -> Launch {
+        let mut knobs = self.knobs.clone();
+        knobs.extend(setting.knobs.iter().cloned());
+        let trace = trace_path(folder).display().to_string();
+        let level = setting.level.unwrap_or(self.level);
+        let seed = setting.seed.or(self.seed).map(|s| s.to_string());
+        let dir = work.display().to_string();
+        let places = Placeholders { dir: &dir, trace: &trace, level: &level.to_string(), seed: seed.as_deref(), knobs };
+        let mut env: BTreeMap<String, String> =
+            self.env.iter().map(|(name, value)| (name.clone(), places.fill(value))).collect();
+        env.insert(RUN.to_owned(), dir.clone());
+        env.insert("SAMEBITS_TRACE".to_owned(), trace.clone());
+        env.insert("SAMEBITS_LEVEL".to_owned(), level.to_string());
+        env.extend(seed.clone().map(|s| ("SAMEBITS_SEED".to_owned(), s)));
+        Launch {
+            argv: self.argv.iter().map(|a| places.fill(a)).collect(),
+            folder: work.to_owned(),
+            env,
+            surroundings: setting.surroundings.clone(),
+            parent: 0,
+        }
+    }
+}
+
+/// Values that stand in for placeholders of a command.
+struct Placeholders<'a> {
+    dir: &'a str,
+    trace: &'a str,
+    level: &'a str,
+    seed: Option<&'a str>,
+    knobs: BTreeMap<String, String>,
+}
+
+impl Placeholders<'_> {
+    /// One pass over the text, so that a value is never read as a placeholder.
+    fn fill(&self, text: &str) -> String {
+        let (mut out, mut rest) = (String::new(), text);
+        while let Some(at) = rest.find('{') {
+            out.push_str(&rest[..at]);
+            rest = &rest[at..];
+            let name = rest.find('}').map(|end| &rest[1..end]);
+            match name.and_then(|n| self.value(n)) {
+                Some(value) => {
+                    out.push_str(value);
+                    rest = &rest[name.unwrap_or_default().len() + 2..];
+                }
+                None => {
+                    out.push('{');
+                    rest = &rest[1..];
+                }
+            }
+        }
+        out + rest
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        match name {
+            "dir" => Some(self.dir),
+            "trace" => Some(self.trace),
+            "level" => Some(self.level),
+            "seed" => self.seed,
+            _ => self.knobs.get(name.strip_prefix("knob.")?).map(String::as_str),
+        }
+    }
+}
+
+fn masked(stdout: &[u8]) -> Vec<u8> {
+    let mask = Mask::from_environment();
+    match std::str::from_utf8(stdout) {
+        Ok(text) => mask.apply(text).into_bytes(),
+        Err(_) => mask.apply_bytes(stdout),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Would fail if a value could pass for a placeholder, or a brace of the user's own were lost.
+    #[test]
+    fn placeholders_are_filled_once() {
+        let knobs = [("a".to_owned(), "{dir}".to_owned())].into();
+        let places = Placeholders { dir: "D", trace: "T", level: "step", seed: None, knobs };
+        assert_eq!(places.fill("x{dir}/{trace} {knob.a} {knob.b} {seed} {{dir} {"), "xD/T {dir} {knob.b} {seed} {D {");
+    }
+}
