@@ -461,6 +461,72 @@ fn declarations_are_compared() {
     unverified(&both(&changed(more), &changed(more), &scope(&[], &[], &["w", "extra"])), Reason::NoEvidence, "extra");
 }
 
+/// Would fail if a tensor declared by an event were refused, forgotten by a comparison, or declared over again.
+#[test]
+fn events_may_declare_further_tensors() {
+    use samebits::trace::record::{Coverage, Dtype, TensorDecl};
+    let late = |shape: &[u64], name: &str| {
+        let decl =
+            TensorDecl { name: name.into(), dtype: Dtype::Bf16, shape: shape.to_vec(), coverage: Coverage::Full };
+        changed(|r| {
+            let Record::Event(mut event) = r[4].clone() else { panic!("the event") };
+            event.tensors = vec![decl.clone()];
+            event.place.step = Some(0);
+            let (fp, sha) = (body(&mut r[2]).fp.0[0].1, body(&mut r[2]).sha256.0[0].1);
+            for at in [2, 3] {
+                body(&mut r[at]).fp.0.push((decl.name.clone(), fp));
+                body(&mut r[at]).sha256.0.push((decl.name.clone(), sha));
+            }
+            r.insert(2, Record::Event(event));
+            if let Record::Close(close) = &mut r[6] {
+                close.records = 6;
+            }
+        })
+    };
+    let whole = late(&[2], "adam.m");
+    let trace = read(lines(&whole).as_bytes()).unwrap();
+    assert_eq!(trace.declared().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["w", "rng.sample", "adam.m"]);
+    let same = both(&whole, &whole, &Scope::default());
+    assert!(same.verdict == Verdict::Same && same.left_out.is_empty(), "{same:?}");
+    let shape = both(&whole, &late(&[2, 1], "adam.m"), &Scope::default()).first.unwrap();
+    assert_eq!((shape.name.as_str(), shape.evidence, shape.values[0].as_str()), ("adam.m", "declared", "bf16[2]"));
+    unverified(&both(&whole, &records(0, 1), &Scope::default()), Reason::NotComparable, "adam.m");
+    let twice = read(lines(&late(&[2], "w")).as_bytes()).unwrap_err().to_string();
+    assert!(twice.contains("declared twice"), "{twice}");
+    let mut early = whole.clone();
+    early.swap(2, 3);
+    let early = read(lines(&early).as_bytes()).unwrap_err().to_string();
+    assert!(early.contains("not declared"), "{early}");
+}
+
+/// Would fail if a lack of a trace were not said, or one of the whole example be invented.
+#[test]
+fn lacks_are_said() {
+    use samebits::trace::lacks::lacks;
+    let of = |all: &[Record]| -> Vec<&str> {
+        lacks(&read(lines(all).as_bytes()).unwrap()).into_iter().map(|l| l.slug).collect()
+    };
+    assert!(of(&records(0, 1)).is_empty());
+    let bare = changed(|r| {
+        let o = open(&mut r[0]);
+        (o.level, o.seed, o.identity) = (Level::Step, None, Default::default());
+        o.tensors[1].name = "never".into();
+        let Record::Close(mut close) = r.remove(5) else { panic!("close") };
+        r.truncate(2);
+        let step = body(&mut r[1]);
+        step.fp.0.truncate(1);
+        (step.sha256, step.metrics, step.values, step.ops) = Default::default();
+        (close.records, close.sha256) = (2, Ordered::default());
+        close.root = samebits::digest::root::root(close.sha256.iter());
+        r.push(Record::Close(close));
+    });
+    #[rustfmt::skip]
+    assert_eq!(of(&bare), [
+        "no-final-digests", "no-evaluations", "no-folds", "no-sha256", "unrecorded-tensors", "no-generators", "no-seed",
+        "no-keyed-identity", "no-noted-identity", "no-operations", "no-metrics", "no-values",
+    ]);
+}
+
 /// Would fail if a metric of one side, a rank of several, or evidence against itself could be passed over.
 #[test]
 fn lone_metrics_lone_ranks_and_contradictions() {

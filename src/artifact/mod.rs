@@ -4,6 +4,7 @@
 //! allocated, nothing in a pickle is executed, and what cannot be read whole is refused with its reason. A file of
 //! unknown form is compared as it lies on the disk.
 
+mod globals;
 mod layout;
 mod literal;
 pub mod npy;
@@ -72,8 +73,37 @@ fn ends(name: &str, end: &str) -> bool {
     name.to_ascii_lowercase().ends_with(end)
 }
 
+/// Text for a terminal: control characters, which foreign names may hold, are written out.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
+/// Names made printable, after which each must still be the name of one tensor.
+pub fn settle(mut found: Found) -> Result<Found, String> {
+    let mut names = std::collections::BTreeSet::new();
+    for tensor in &mut found.tensors {
+        tensor.name = printable(&tensor.name);
+        if !names.insert(tensor.name.clone()) {
+            return Err(format!("two entries have the name {}", tensor.name));
+        }
+    }
+    found.remarks.iter_mut().for_each(|r| *r = printable(r));
+    Ok(found)
+}
+
 /// Reads one file by its first bytes, then by its name. `name` is the file's own, without folders.
 pub fn parse(name: &str, bytes: Vec<u8>) -> Result<Found, String> {
+    dispatch(name, bytes).and_then(settle).map_err(|e| printable(&e))
+}
+
+fn dispatch(name: &str, bytes: Vec<u8>) -> Result<Found, String> {
     if ends(name, ".safetensors") {
         return Ok(Found { tensors: safe::parse(&bytes)?, ..Found::default() });
     }

@@ -7,7 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::trace::record::Dtype;
+pub use super::globals::{Element, Global};
+use super::globals::{global, refusal};
 
 /// Index of a value.
 pub type Id = u32;
@@ -59,41 +60,6 @@ pub struct Dict {
     pub items: Vec<(Id, Id)>,
     /// a dict of attributes: a module's `state_dict` has `_metadata`
     pub attributes: Option<Id>,
-}
-
-/// Functions and types known by name.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Global {
-    /// `collections.OrderedDict`
-    OrderedDict,
-    /// `torch._utils._rebuild_tensor_v2`, or `_v3`, whose type is an argument
-    Rebuild {
-        /// `_v3`
-        typed: bool,
-    },
-    /// `torch._utils._rebuild_parameter`
-    Parameter,
-    /// `torch.Size`
-    Size,
-    /// `torch.device`
-    Device,
-    /// `_codecs.encode`, by which old protocols write bytes
-    Encode,
-    /// `torch.FloatStorage`, ...
-    Storage(Element),
-    /// `torch.float32`, ...
-    Element(Element),
-}
-
-/// Type of a tensor's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Element {
-    /// its name in a trace, or safetensors' name of a type that traces do not have
-    pub word: &'static str,
-    /// None for bytes
-    pub dtype: Option<Dtype>,
-    /// bytes
-    pub size: usize,
 }
 
 /// Bytes of the file that tensors view.
@@ -539,77 +505,4 @@ fn long(bytes: &[u8]) -> Value {
     let mut eight = [fill; 8];
     eight[..bytes.len()].copy_from_slice(bytes);
     Value::Int(i64::from_le_bytes(eight))
-}
-
-fn refusal(module: &str, name: &str) -> String {
-    let name: String = format!("{module}.{name}").chars().filter(|c| !c.is_control()).take(80).collect();
-    format!("refused: the pickle calls {name}; samebits reads tensors only")
-}
-
-/// A function or type by its name.
-fn global(module: &str, name: &str) -> Result<Global, String> {
-    let found = match (module, name) {
-        ("collections", "OrderedDict") => Some(Global::OrderedDict),
-        ("torch._utils", "_rebuild_tensor_v2") => Some(Global::Rebuild { typed: false }),
-        ("torch._utils", "_rebuild_tensor_v3") => Some(Global::Rebuild { typed: true }),
-        ("torch._utils", "_rebuild_parameter") => Some(Global::Parameter),
-        ("torch", "Size") => Some(Global::Size),
-        ("torch", "device") => Some(Global::Device),
-        ("_codecs", "encode") => Some(Global::Encode),
-        ("torch" | "torch.storage", "UntypedStorage") => Some(Global::Storage(element(Dtype::U8))),
-        ("torch", name) => storage_type(name).map(Global::Storage).or_else(|| element_type(name).map(Global::Element)),
-        _ => None,
-    };
-    found.ok_or_else(|| refusal(module, name))
-}
-
-fn element(dtype: Dtype) -> Element {
-    Element { word: dtype.word(), dtype: Some(dtype), size: dtype.size() }
-}
-
-fn storage_type(name: &str) -> Option<Element> {
-    Some(element(match name {
-        "BoolStorage" => Dtype::Bool,
-        "ByteStorage" => Dtype::U8,
-        "CharStorage" => Dtype::I8,
-        "ShortStorage" => Dtype::I16,
-        "IntStorage" => Dtype::I32,
-        "LongStorage" => Dtype::I64,
-        "HalfStorage" => Dtype::F16,
-        "BFloat16Storage" => Dtype::Bf16,
-        "FloatStorage" => Dtype::F32,
-        "DoubleStorage" => Dtype::F64,
-        "ComplexFloatStorage" => Dtype::C64,
-        "ComplexDoubleStorage" => Dtype::C128,
-        _ => return None,
-    }))
-}
-
-fn element_type(name: &str) -> Option<Element> {
-    let word = |word| Some(Element { word, dtype: None, size: 1 });
-    let dtype = match name {
-        "bool" => Dtype::Bool,
-        "uint8" => Dtype::U8,
-        "int8" => Dtype::I8,
-        "uint16" => Dtype::U16,
-        "int16" => Dtype::I16,
-        "uint32" => Dtype::U32,
-        "int32" => Dtype::I32,
-        "uint64" => Dtype::U64,
-        "int64" => Dtype::I64,
-        "float16" => Dtype::F16,
-        "bfloat16" => Dtype::Bf16,
-        "float32" => Dtype::F32,
-        "float64" => Dtype::F64,
-        "complex64" => Dtype::C64,
-        "complex128" => Dtype::C128,
-        // The words of safetensors.
-        "float8_e4m3fn" => return word("f8_e4m3"),
-        "float8_e5m2" => return word("f8_e5m2"),
-        "float8_e4m3fnuz" => return word("f8_e4m3fnuz"),
-        "float8_e5m2fnuz" => return word("f8_e5m2fnuz"),
-        "float8_e8m0fnu" => return word("f8_e8m0"),
-        _ => return None,
-    };
-    Some(element(dtype))
 }

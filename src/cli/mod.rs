@@ -13,6 +13,7 @@ pub mod run;
 pub mod show;
 pub mod table;
 pub mod test;
+pub mod validate;
 pub mod vectors;
 pub mod workspace;
 
@@ -44,6 +45,8 @@ pub enum Command {
     Test(test::Args),
     /// Compare two runs: traces, exports, checkpoints, files of tensors or whole folders
     Diff(diff::Args),
+    /// Say whether traces are whole and valid, and what each lack costs
+    Validate(validate::Args),
     /// Run any command many times and name what makes its results differ
     Audit(audit::Args),
     /// Take pending goldens over, with a reason
@@ -133,6 +136,7 @@ fn run() -> u8 {
         Command::Run(args) => run::main(args),
         Command::Test(args) => test::main(args),
         Command::Diff(args) => diff::main(args),
+        Command::Validate(args) => validate::main(args),
         Command::Audit(args) => audit::main(args),
         Command::Accept(args) => accept::main(args),
         Command::Doctor(args) => doctor::main(args),

@@ -3,6 +3,7 @@
 //! In a folder each name begins with the file's path in it: `ckpt/last.pt:model.w`; a file without names of its own is
 //! one tensor with its path as the name. Symbolic links are not followed: where a link points is what is compared.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
@@ -62,20 +63,24 @@ pub fn read_file(path: &Path) -> Result<Evidence, Unusable> {
 fn found(path: &Path) -> Result<Found, Unusable> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     if name.ends_with(".safetensors") {
-        return Ok(Found { tensors: safetensors_file(path)?, ..Found::default() });
+        let found = Found { tensors: safetensors_file(path)?, ..Found::default() };
+        return artifact::settle(found).map_err(|e| different(path, e));
     }
     artifact::parse(&name, read_limited(path)?).map_err(|e| different(path, e))
 }
 
 /// Tensors of files below a folder, which are named by paths relative to it.
 pub fn artifacts(base: &Path, files: &[PathBuf]) -> Result<Tensors, Unusable> {
-    let (mut all, mut bytes) = (Tensors::default(), 0u64);
+    let (mut all, mut bytes, mut names) = (Tensors::default(), 0u64, BTreeSet::new());
     for file in files {
         let prefix = relative_name(base, file)?;
         let found = one(&base.join(file), &prefix)?;
         for mut tensor in found.tensors {
             bytes += tensor.bytes.len() as u64;
             tensor.name = if found.unnamed { prefix.clone() } else { format!("{prefix}:{}", tensor.name) };
+            if !names.insert(tensor.name.clone()) {
+                return Err(different(base, format!("two tensors have the name {}", tensor.name)));
+            }
             all.list.push(tensor);
         }
         if bytes > FILE_LIMIT {
@@ -96,7 +101,7 @@ fn relative_name(base: &Path, file: &Path) -> Result<String, Unusable> {
         })
         .collect();
     match parts {
-        Some(parts) if !parts.is_empty() => Ok(parts.join("/")),
+        Some(parts) if !parts.is_empty() => Ok(artifact::printable(&parts.join("/"))),
         _ => Err(different(base, format!("{}: not a plain relative path in UTF-8", file.display()))),
     }
 }

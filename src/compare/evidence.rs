@@ -153,13 +153,15 @@ pub fn compare_tensors(a: &Tensors, b: &Tensors, scope: &Scope) -> Comparison {
     let keep = |list: &[Tensor]| -> Vec<Tensor> {
         list.iter().filter(|t| traces::wants_tensor(scope, &t.name)).cloned().collect()
     };
-    let (x, y) = (keep(&a.list), keep(&b.list));
-    let mut result = tensors::compare(&x, &y);
+    // Without a scope nothing is copied: files may be as large as half the memory.
+    let kept = (!scope.tensors.is_empty()).then(|| (keep(&a.list), keep(&b.list)));
+    let (x, y) = kept.as_ref().map_or((a.list.as_slice(), b.list.as_slice()), |(x, y)| (x, y));
+    let mut result = tensors::compare(x, y);
     let contradictions = [a.notes.clone(), b.notes.clone()].concat();
     let mut remarks = [a.remarks.clone(), b.remarks.clone()].concat();
     let mut seen = std::collections::BTreeSet::new();
     remarks.retain(|r| seen.insert(r.clone()));
-    let matched = |p: &String| [&x, &y].iter().all(|list| list.iter().any(|t| traces::fits(p, &t.name)));
+    let matched = |p: &String| [x, y].iter().all(|list| list.iter().any(|t| traces::fits(p, &t.name)));
     if result.verdict != Verdict::Different {
         if let Some(pattern) = scope.tensors.iter().find(|p| !matched(p)) {
             let detail = format!("nothing was compared for: tensors {pattern}");

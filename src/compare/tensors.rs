@@ -23,7 +23,7 @@ pub fn elements(dtype: Option<Dtype>, a: &[u8], b: &[u8]) -> Option<Elements> {
         }
         if found.differing == 0 {
             found.first = i as u64;
-            found.bits = [bits_text(x), bits_text(y)];
+            found.bits = [bits_text(dtype, x), bits_text(dtype, y)];
             found.values = dtype.and_then(|d| Some([value_text(d, x)?, value_text(d, y)?]));
         }
         found.differing += 1;
@@ -105,8 +105,11 @@ fn bucket_name(i: usize) -> String {
     if i == 1 { "1".to_owned() } else { format!("{low}..{}", low - 1 + low) }
 }
 
-fn bits_text(x: &[u8]) -> String {
-    x.iter().rev().map(|b| format!("{b:02x}")).collect()
+/// Most significant digit first; a complex number has those of its real and its imaginary part.
+fn bits_text(dtype: Option<Dtype>, x: &[u8]) -> String {
+    let part = dtype.and_then(component).map_or(16, |(half, _)| half);
+    let hex = |part: &[u8]| part.iter().rev().map(|b| format!("{b:02x}")).collect::<String>();
+    x.chunks(part).map(hex).collect::<Vec<_>>().join(" ")
 }
 
 fn value_text(dtype: Dtype, x: &[u8]) -> Option<String> {
@@ -228,6 +231,7 @@ mod tests {
             assert_eq!((e.values.unwrap(), e.max_ulp, e.total), (values.map(str::to_owned), ulp, 1), "{dtype:?}");
         }
         let zeros = elements(Some(Dtype::C64), &floats(&[0, 1]), &floats(&[0x8000_0000, 1])).unwrap();
+        assert_eq!(zeros.bits, ["00000000 00000001", "80000000 00000001"]);
         let nans = elements(Some(Dtype::C64), &floats(&[0, 0x7fc0_0000]), &floats(&[1, 0x7fc0_0001])).unwrap();
         assert_eq!((zeros.zero_signs, nans.nans, nans.max_ulp), (1, 1, None));
         assert!(

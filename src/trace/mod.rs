@@ -7,6 +7,7 @@ pub mod check;
 pub mod example;
 pub mod files;
 pub mod identity;
+pub mod lacks;
 pub mod observer;
 pub mod privacy;
 pub mod reader;
