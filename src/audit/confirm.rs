@@ -61,10 +61,12 @@ pub fn runs_needed(candidate: &Candidate) -> Option<usize> {
     }
 }
 
-/// Settings of the three groups: as is, the candidate alone, everything else.
-pub fn groups(factors: &[Factor], candidate: &Candidate) -> [(&'static str, Levels); 3] {
+/// Settings of the three groups: as is, the candidate alone, everything else. Factors `held` are known to change the
+/// outcome by themselves, so they stay as they are.
+pub fn groups(factors: &[Factor], candidate: &Candidate, held: &[usize]) -> [(&'static str, Levels); 3] {
     let name = |i: usize| factors[i].name.clone();
-    let others = (0..factors.len()).filter(|i| *i != candidate.factor && factors[*i].state == State::Varied);
+    let free = |i: &usize| *i != candidate.factor && !held.contains(i) && factors[*i].state == State::Varied;
+    let others = (0..factors.len()).filter(free);
     let mut without: Levels = others.map(|i| (name(i), factors[i].settings.len() - 1)).collect();
     // Under a setting that makes runs alike, the other way is that nothing else makes them vary.
     if candidate.kind == Kind::Pins {
@@ -75,7 +77,7 @@ pub fn groups(factors: &[Factor], candidate: &Candidate) -> [(&'static str, Leve
 }
 
 /// What the three groups' runs say.
-pub fn judge(factors: &[Factor], candidate: &Candidate, groups: [&[Outcome]; 3]) -> Cause {
+pub fn judge(factors: &[Factor], candidate: &Candidate, held: &[usize], groups: [&[Outcome]; 3]) -> Cause {
     let [plain, alone, without] = groups.map(|g| g.iter().map(Outcome::class).collect::<BTreeSet<Class>>());
     let n = groups[0].len();
     let factor = &factors[candidate.factor];
@@ -83,12 +85,17 @@ pub fn judge(factors: &[Factor], candidate: &Candidate, groups: [&[Outcome]; 3])
     let variable = single_variable(factor, candidate.level);
     let name = variable.clone().unwrap_or_else(|| factor.name.clone());
     let word = &setting.word;
-    let (holds_alone, holds_without, words) = match candidate.kind {
+    let but: String = held.iter().map(|i| format!(" nor {}", factors[*i].name)).collect();
+    let not_this = if held.is_empty() { "not this".to_owned() } else { format!("neither this{but}") };
+    // It made runs alike only because another factor moves them to the same outcome.
+    let is_switch = candidate.kind == Kind::Pins && plain.len() == 1 && plain.is_disjoint(&alone);
+    let kind = if is_switch { Kind::Switches } else { candidate.kind };
+    let (holds_alone, holds_without, words) = match kind {
         Kind::Switches => (
             plain.is_disjoint(&alone),
             without.is_subset(&plain),
             format!(
-                "{name}: with {word} and nothing else changed, {n} of {n} differ from {n} as they are; with everything else changed and not this, all are as they were"
+                "{name}: with {word} and nothing else changed, {n} of {n} differ from {n} as they are; with everything else changed and {not_this}, all are as they were"
             ),
         ),
         Kind::Pins => (
@@ -103,12 +110,12 @@ pub fn judge(factors: &[Factor], candidate: &Candidate, groups: [&[Outcome]; 3])
             plain.len() == 1 && !alone.is_subset(&plain),
             without.is_subset(&plain),
             format!(
-                "{name}: with {word} and nothing else changed, {n} runs fall into {} classes; with everything else changed and not this, all are as they were",
+                "{name}: with {word} and nothing else changed, {n} runs fall into {} classes; with everything else changed and {not_this}, all are as they were",
                 alone.len()
             ),
         ),
     };
-    let how = match candidate.kind {
+    let how = match kind {
         Kind::Pins => "pins",
         Kind::Switches => "switches",
         Kind::Unsettles => "unsettles",

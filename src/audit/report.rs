@@ -40,6 +40,8 @@ pub struct Report {
     pub causes: Vec<Cause>,
     /// suspected factors that could not be put to the test
     pub suspected: Vec<String>,
+    /// factors that fit the outcomes no better than chance might
+    pub possible: Vec<String>,
     /// runs that were killed from outside, for which the search for causes waits
     pub killed: Vec<usize>,
     /// the one next step
@@ -217,6 +219,7 @@ impl Report {
             ruled_out,
             causes: Vec::new(),
             suspected: Vec::new(),
+            possible: Vec::new(),
             killed: Vec::new(),
             next: String::new(),
             volatile: VolatileReport::default(),

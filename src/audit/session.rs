@@ -23,6 +23,8 @@ use crate::scenario::case::Scope;
 const CANDIDATES: usize = 4;
 /// A factor whose agreement with the outcomes is likelier than this by chance is not suspected.
 const P_MAX: f64 = 0.2;
+/// One likelier than that, but no likelier than this, is named as possible.
+const P_POSSIBLE: f64 = 0.5;
 /// Runs of a class whose files are kept.
 const KEPT: usize = 2;
 
@@ -314,10 +316,14 @@ impl<'a> Session<'a> {
     /// Puts suspected causes to the test until the split is explained.
     fn explain(&mut self, main: &[&Outcome], seed: u64, report: &mut Report) -> Result<(), Stop> {
         let mut unexplained: Vec<&Outcome> = main.to_vec();
-        let mut tested = Vec::new();
+        let (mut tested, mut parts, mut held) = (Vec::new(), Vec::new(), Vec::new());
         while tested.len() < CANDIDATES {
             let found = candidates(&self.factors, &unexplained, seed);
-            let Some(candidate) = found.into_iter().find(|c| c.p <= P_MAX && !tested.contains(&c.factor)) else {
+            let (near, far): (Vec<Candidate>, Vec<Candidate>) =
+                found.into_iter().filter(|c| !tested.contains(&c.factor)).partition(|c| c.p <= P_MAX);
+            let Some(candidate) = near.into_iter().next() else {
+                let fits = far.iter().filter(|c| c.p <= P_POSSIBLE);
+                report.possible = fits.map(|c| self.factors[c.factor].name.clone()).collect();
                 break;
             };
             tested.push(candidate.factor);
@@ -325,40 +331,65 @@ impl<'a> Session<'a> {
                 report.suspected.push(self.factors[candidate.factor].name.clone());
                 continue;
             };
-            let cause = self.confirm(&candidate, n)?;
-            let holds = cause.alone;
-            report.causes.push(cause);
-            if holds {
-                let cause = self.drill(&candidate, n)?;
-                report.causes.pop_if(|_| cause.is_some());
-                report.causes.extend(cause);
-                // Where it is held still, is anything left to explain?
-                let still = if candidate.kind == Kind::Pins { candidate.level } else { 0 };
-                unexplained.retain(|o| level(o, &self.factors[candidate.factor]) == still);
-                if super::outcome::classes(&unexplained).len() < 2 {
-                    break;
+            let cause = self.confirm(&candidate, n, &held)?;
+            // Where it is held still, is anything left to explain?
+            let still = if cause.how == "pins" { candidate.level } else { 0 };
+            match (cause.is_confirmed(), cause.alone) {
+                (true, _) => report.causes.push(self.drill(&candidate, n, &held)?.unwrap_or(cause)),
+                (false, true) => parts.push((candidate.clone(), cause)),
+                (false, false) => {
+                    report.causes.push(cause);
+                    continue;
                 }
             }
+            held.push(candidate.factor);
+            unexplained.retain(|o| level(o, &self.factors[candidate.factor]) == still);
+            if super::outcome::classes(&unexplained).len() < 2 {
+                break;
+            }
+        }
+        for (candidate, cause) in parts {
+            let cause = self.beside(candidate, &held)?.unwrap_or(cause);
+            report.causes.push(cause);
         }
         report.causes.sort_by_key(|c| (!c.is_confirmed(), !c.alone));
         Ok(())
     }
 
-    fn confirm(&mut self, candidate: &Candidate, n: usize) -> Result<Cause, Stop> {
+    /// A cause that was not the only one, put to the test again with the other causes held still.
+    fn beside(&mut self, candidate: Candidate, causes: &[usize]) -> Result<Option<Cause>, Stop> {
+        let held: Vec<usize> = causes.iter().copied().filter(|i| *i != candidate.factor).collect();
+        if held.is_empty() {
+            return Ok(None);
+        }
+        let candidate = match candidate.kind {
+            // That it made runs alike was the other causes' doing.
+            Kind::Pins => Candidate { kind: Kind::Switches, rate: 1.0, ..candidate },
+            _ => candidate,
+        };
+        let Some(n) = confirm::runs_needed(&candidate) else { return Ok(None) };
+        let cause = self.confirm(&candidate, n, &held)?;
+        match cause.is_confirmed() {
+            true => Ok(Some(self.drill(&candidate, n, &held)?.unwrap_or(cause))),
+            false => Ok(None),
+        }
+    }
+
+    fn confirm(&mut self, candidate: &Candidate, n: usize, held: &[usize]) -> Result<Cause, Stop> {
         let name = self.factors[candidate.factor].name.clone();
         let mut made = Vec::new();
-        for (group, levels) in confirm::groups(&self.factors, candidate) {
+        for (group, levels) in confirm::groups(&self.factors, candidate, held) {
             let runs = self.stage(&format!("confirm {name}: {group}"), vec![levels; n])?;
             if !killed(&runs).is_empty() {
                 return Err(Stop::Killed(killed(&runs)));
             }
             made.push(runs);
         }
-        Ok(confirm::judge(&self.factors, candidate, [&made[0], &made[1], &made[2]]))
+        Ok(confirm::judge(&self.factors, candidate, held, [&made[0], &made[1], &made[2]]))
     }
 
     /// Of a factor that sets several variables: the one that suffices by itself.
-    fn drill(&mut self, candidate: &Candidate, n: usize) -> Result<Option<Cause>, Stop> {
+    fn drill(&mut self, candidate: &Candidate, n: usize, held: &[usize]) -> Result<Option<Cause>, Stop> {
         let factor = &self.factors[candidate.factor];
         let set = factor.settings[candidate.level].surroundings.set.clone();
         if single_variable(factor, candidate.level).is_some() || set.is_empty() {
@@ -371,7 +402,7 @@ impl<'a> Session<'a> {
             self.factors[candidate.factor].state = State::NotApplied { reason: "its variables one by one".to_owned() };
             self.factors.push(one);
             let alone = Candidate { factor: self.factors.len() - 1, level: 1, ..candidate.clone() };
-            let cause = self.confirm(&alone, n);
+            let cause = self.confirm(&alone, n, held);
             self.factors[candidate.factor] = group.clone();
             let last = self.factors.len() - 1;
             self.factors[last].state = State::NotApplied { reason: "looked at by itself only".to_owned() };
@@ -398,6 +429,9 @@ impl<'a> Session<'a> {
                     cause.name()
                 ),
             };
+        }
+        if !report.possible.is_empty() {
+            return format!("run more (-n {}), so that a factor can be told from chance", 4 * report.runs);
         }
         match (&report.verdict, self.wanted) {
             (Verdict::Same, _) => "samebits init writes a case that gates this in CI".to_owned(),

@@ -96,7 +96,10 @@ fn causes(text: &mut String, report: &Report) {
         );
     }
     let unexplained = report.classes.len() > 1 && !report.causes.iter().any(|c| c.alone) && report.killed.is_empty();
-    if unexplained && !report.varied.is_empty() {
+    if !report.possible.is_empty() {
+        let names = report.possible.join(", ");
+        let _ = writeln!(text, "  possible  {names}: the outcomes fit, but after so few runs that may be chance");
+    } else if unexplained && report.suspected.is_empty() && !report.varied.is_empty() {
         let _ = writeln!(text, "  cause     none of the factors varied explains it: it comes from inside the program");
     }
 }
