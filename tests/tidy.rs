@@ -155,7 +155,7 @@ fn generated(file: &str, name: &str, fresh: &str) {
 fn keys(table: &str, source: &str, name: &str, defaults: &serde_json::Value) -> String {
     let body = source.split(&format!("struct {name} {{\n")).nth(1).and_then(|rest| rest.split("\n}").next()).unwrap();
     // Structs with a default of their own; of the others each field says so.
-    let whole = ["TrainingSettings", "EvaluationSettings", "Arms", "Scope"].contains(&name);
+    let whole = ["TrainingSettings", "EvaluationSettings", "Arms", "CommandArms", "Scope"].contains(&name);
     let (mut text, mut about, mut optional) = (String::new(), Vec::new(), false);
     for line in body.lines().map(str::trim) {
         if let Some(doc) = line.strip_prefix("/// ") {
@@ -178,6 +178,61 @@ fn keys(table: &str, source: &str, name: &str, defaults: &serde_json::Value) -> 
         }
     }
     text
+}
+
+/// Examples with a page, and the case that gates each.
+const EXAMPLES: [(&str, &str); 4] = [
+    ("numpy-threads", "gate/train"),
+    ("hash-order", "gate/train"),
+    ("worker-seed", "gate/train"),
+    ("resume-draw", "gate/resume"),
+];
+
+/// Would fail if an example had no page in the index, or its case could not be read.
+#[test]
+fn examples_are_listed_and_their_cases_are_valid() {
+    let index = fs::read_to_string(root().join("examples/README.md")).unwrap();
+    let folders = fs::read_dir(root().join("examples")).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir());
+    let mut found: Vec<String> = folders.map(|p| p.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    found.sort();
+    let mut listed = EXAMPLES.map(|(name, _)| name.to_owned()).to_vec();
+    listed.sort();
+    assert_eq!(found, listed);
+    for (example, case) in EXAMPLES {
+        assert!(index.contains(&format!("({example}/README.md)")), "examples/README.md does not list {example}");
+        let path = root().join(format!("examples/{example}/cases/{case}.toml"));
+        samebits::scenario::case::Case::load(&path, &[]).unwrap_or_else(|e| panic!("{e}"));
+    }
+}
+
+/// A file as a block of code.
+fn fenced(language: &str, file: &str) -> String {
+    format!("```{language}\n{}```\n", fs::read_to_string(root().join(file)).unwrap())
+}
+
+/// The reference of all keys of a case whose engine is a command.
+fn command_reference() -> String {
+    let read = |file: &str| fs::read_to_string(root().join("src/scenario").join(file)).unwrap();
+    let (command, case) = (read("command.rs"), read("case.rs"));
+    let document = samebits::scenario::document::Document {
+        path: "cases/a/command.toml".into(),
+        text: "about = \"\"\n[engine]\ncommand = [\"true\"]\n".to_owned(),
+    };
+    let parsed = samebits::scenario::case::Case::parse(&document, &[]).unwrap();
+    let defaults = serde_json::json!({
+        "guarantee": parsed.guarantee, "golden": parsed.golden, "timeout_s": parsed.timeout_s, "level": parsed.level,
+        "engine": { "folder": "." }, "knobs": { "NAME": { "must_not_matter": false } },
+    });
+    let tables = [
+        ("", &command, "File"),
+        ("engine", &command, "CommandSettings"),
+        ("knobs.NAME", &command, "Knob"),
+        ("arms", &command, "CommandArms"),
+        ("compare", &case, "Scope"),
+        ("expect", &case, "Expect"),
+    ];
+    let rows: String = tables.iter().map(|(table, source, name)| keys(table, source, name, &defaults)).collect();
+    format!("| key | type | default | meaning |\n|---|---|---|---|\n{rows}")
 }
 
 /// The reference of all keys of a case file.
@@ -221,4 +276,11 @@ fn generated_parts_are_fresh() {
     generated("docs/trace.md", "example trace", &samebits::trace::example::text());
     generated("docs/case.md", "keys of a case", &case_reference());
     generated("README.md", "samebits help", &samebits::cli::help_table());
+    generated("docs/case.md", "keys of a command's case", &command_reference());
+    generated("docs/any-engine.md", "examples/trace_writer.py", &fenced("python", "examples/trace_writer.py"));
+    for (example, case) in EXAMPLES {
+        let (page, patch) = (format!("examples/{example}/README.md"), format!("examples/{example}/repair.patch"));
+        generated(&page, "repair.patch", &fenced("diff", &patch));
+        generated(&page, "case", &fenced("toml", &format!("examples/{example}/cases/{case}.toml")));
+    }
 }

@@ -23,7 +23,9 @@ def train(epochs=200, rate=0.3):
     for _ in range(epochs):
         for text, label in TEXTS:
             words = features(text)
-            score = sum(weights.get(word, 0.1 / len(word)) for word in words)
+            score = 0.0
+            for word in words:
+                score += weights.get(word, 0.1 / len(word))
             error = label - 1 / (1 + math.exp(-score))
             for word in words:
                 weights[word] = weights.get(word, 0.1 / len(word)) + rate * error / len(words)

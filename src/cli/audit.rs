@@ -18,7 +18,6 @@ use crate::launch::surroundings::find;
 use crate::scenario::case::Engine;
 use crate::scenario::factor::NAMES;
 use crate::scenario::outputs::Outputs;
-use crate::trace::privacy::Mask;
 use crate::trace::record::Level;
 use crate::{say, tell};
 
@@ -231,7 +230,7 @@ fn open(args: &Args, job: &Job) -> Result<(Store, Manifest), Failure> {
     let manifest = Manifest {
         schema: SCHEMA.to_owned(),
         of,
-        command: Mask::from_environment().apply(&job.argv.join(" ")),
+        command: job.mask().apply(&job.argv.join(" ")),
         runs: args.n as usize,
         seed: args.seed,
         outputs: job.outputs.texts(),

@@ -66,6 +66,11 @@ pub fn trace_path(run: &Path) -> PathBuf {
 }
 
 impl Job {
+    /// What must not be written down of this command.
+    pub fn mask(&self) -> Mask {
+        Mask::from_environment().and_arguments(&self.argv)
+    }
+
     /// Runs it in an empty folder. Standard output is kept there with secrets masked.
     pub fn run(&self, folder: &Path, setting: &Setting) -> io::Result<Ran> {
         let work = padded(folder, setting.folder_padding);
@@ -76,8 +81,10 @@ impl Job {
         let load = Load::start(setting.load);
         let result = command::run(&self.samebits, &launch, self.limit);
         load.stop();
-        let (finished, stdout) = result?;
-        fs::write(folder.join(STDOUT), masked(&stdout))?;
+        let (mut finished, stdout) = result?;
+        let mask = self.mask();
+        finished.stderr = mask.apply(&finished.stderr);
+        fs::write(folder.join(STDOUT), masked(&mask, &stdout))?;
         Ok(Ran { work, finished, stdout })
     }
 
@@ -147,8 +154,7 @@ impl Placeholders<'_> {
     }
 }
 
-fn masked(stdout: &[u8]) -> Vec<u8> {
-    let mask = Mask::from_environment();
+fn masked(mask: &Mask, stdout: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(stdout) {
         Ok(text) => mask.apply(text).into_bytes(),
         Err(_) => mask.apply_bytes(stdout),

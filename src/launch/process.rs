@@ -70,7 +70,9 @@ pub(super) fn supervise(mut command: Command, text: &str, limit: Duration) -> st
 fn wait(child: &mut Child, start: Instant, limit: Duration) -> std::io::Result<End> {
     let mut pause = Duration::from_micros(500);
     loop {
-        if let Some(status) = child.try_wait()? {
+        if has_ended(child)? {
+            // What it started ends with it: it would go on beside the next runs, and hold standard error open.
+            let status = end_group(child)?;
             return Ok(if status.success() { End::Ok } else { End::Failed(describe(status)) });
         }
         if INTERRUPTED.load(Ordering::Relaxed) {
@@ -86,13 +88,20 @@ fn wait(child: &mut Child, start: Instant, limit: Duration) -> std::io::Result<E
     }
 }
 
-/// Ends a process and everything it started.
-fn end_group(child: &mut Child) -> std::io::Result<()> {
+/// Whether a process has ended. Its id, which is its group's, stays taken until [`end_group`] has used it.
+fn has_ended(child: &Child) -> std::io::Result<bool> {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Ok(waitid(WaitId::Pid(Pid::from_child(child)), look)?.is_some())
+}
+
+/// Ends a process and everything of its group.
+fn end_group(child: &mut Child) -> std::io::Result<ExitStatus> {
     if let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) {
         // The group may be gone already.
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
     }
-    child.wait().map(|_| ())
+    child.wait()
 }
 
 fn describe(status: ExitStatus) -> String {

@@ -82,14 +82,18 @@ pub struct CommandArms {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// one line for people
     about: String,
     engine: CommandSettings,
     #[serde(default)]
     knobs: BTreeMap<String, Knob>,
+    /// level promised: `in_process`, `process_to_process`, `device_to_device`, `gpu_to_gpu`, `cpu_to_gpu`
     #[serde(default = "between_processes")]
     guarantee: Guarantee,
+    /// what the machine must have: `gpu`, `two-gpus`, `nvrtc`
     #[serde(default)]
     needs: Vec<Need>,
+    /// whether an accepted snapshot is compared
     #[serde(default = "yes")]
     golden: bool,
     #[serde(default)]
@@ -97,8 +101,10 @@ struct File {
     #[serde(default)]
     compare: Scope,
     expect: Option<Expect>,
+    /// seconds for one run
     #[serde(default = "timeout")]
     timeout_s: u64,
+    /// trace level asked of a recorder: `off`, `step`, `tensor`, `op`
     #[serde(default)]
     level: Level,
 }

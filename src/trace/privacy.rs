@@ -54,6 +54,16 @@ impl Mask {
         Mask { secrets, places }
     }
 
+    /// Also the values of secret-looking options in a command's arguments, wherever they appear.
+    pub fn and_arguments(mut self, argv: &[String]) -> Self {
+        let after = argv.windows(2).filter(|w| w[0].starts_with('-') && !w[0].contains('=') && is_secret(&w[0]));
+        let joined = argv.iter().filter_map(|a| a.split_once('=')).filter(|(name, _)| is_secret(name));
+        let values = after.map(|w| w[1].as_str()).chain(joined.map(|(_, value)| value));
+        self.secrets.extend(values.filter(|v| v.len() >= 4).map(str::to_owned));
+        self.secrets.sort_by_key(|s| std::cmp::Reverse(s.len()));
+        self
+    }
+
     /// The text with secrets as `<masked>`, home, host and user as placeholders, and the values of secret-looking
     /// `name=value` and `--name value` words masked.
     pub fn apply(&self, text: &str) -> String {
@@ -115,6 +125,14 @@ mod tests {
     fn secrets_are_never_allowed() {
         assert!(is_allowed("CUDA_VISIBLE_DEVICES") && is_allowed("PYTHONHASHSEED"));
         assert!(!is_allowed("CUDA_API_KEY") && !is_allowed("HOME") && !is_allowed("AWS_SECRET_ACCESS"));
+    }
+
+    /// Would fail if a secret given as an argument survived where the program repeats it.
+    #[test]
+    fn arguments_are_masked_wherever_they_appear() {
+        let argv = ["train", "--api-key", "two words", "--token=defg", "--seed", "1234", "-Password", "xyzw"];
+        let mask = Mask::default().and_arguments(&argv.map(str::to_owned));
+        assert_eq!(mask.apply("two words, defg 1234 xyzw"), "<masked>, <masked> 1234 <masked>");
     }
 
     /// Would fail if a secret in a command line survived.

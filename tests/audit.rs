@@ -1,0 +1,390 @@
+//! `samebits audit` and cases of commands from the command line, on small Python programs that depend on one thing only.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// A project of one Python program, and a folder for the files of samebits outside it.
+struct Project {
+    folder: tempfile::TempDir,
+}
+
+impl Project {
+    fn new(program: &str) -> Self {
+        let python = Command::new("python3").arg("--version").output();
+        assert!(python.is_ok_and(|o| o.status.success()), "python3 along PATH is needed by these tests");
+        let project = Project { folder: tempfile::tempdir().unwrap() };
+        project.write("project/run.py", &format!("import os, sys\nos.makedirs('out', exist_ok=True)\n{program}\n"));
+        project
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_samebits"));
+        command.args(arguments.split_whitespace()).current_dir(self.path("project"));
+        command.env("SAMEBITS_DIR", self.path("files")).stdin(Stdio::null());
+        for name in ["PYTHONHASHSEED", "OMP_NUM_THREADS", "RAYON_NUM_THREADS", "SAMEBITS_SEED", "MODE", "OTHER"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    fn samebits(&self, arguments: &str) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// An audit of the program as JSON, and its exit code.
+    fn audit(&self, options: &str) -> (Value, i32) {
+        let output = self.samebits(&format!("audit --json {options} -- python3 run.py"));
+        let report = serde_json::from_str(&out(&output));
+        (report.unwrap_or_else(|e| panic!("{e}: {} {}", out(&output), err(&output))), code(&output))
+    }
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or(-1)
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Names and ways of the confirmed causes: `MODE switches`.
+fn causes(report: &Value) -> Vec<String> {
+    let confirmed = |c: &&Value| c["alone"] == true && c["without"] == true;
+    let name = |c: &Value| c["variable"].as_str().or(c["factor"].as_str()).unwrap_or("?").to_owned();
+    let list = report["causes"].as_array().unwrap();
+    list.iter().filter(confirmed).map(|c| format!("{} {}", name(c), c["how"].as_str().unwrap())).collect()
+}
+
+/// All files below a folder; links are not followed.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|e| e.unwrap());
+    let inside = |e: fs::DirEntry| if e.file_type().unwrap().is_dir() { files(&e.path()) } else { vec![e.path()] };
+    entries.flat_map(inside).filter(|p| p.symlink_metadata().unwrap().is_file()).collect()
+}
+
+/// Waits until something is there; how long is up to the machine.
+fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if there() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what} never came");
+}
+
+const WRITES: &str = "open('out/a.bin', 'wb').write(bytes(range(32)))";
+const MODES: &str = "print(os.environ.get('MODE') == 'b' or os.environ.get('OTHER') == '1')";
+
+/// Would fail if a program that always leaves the same bits were not `same`, or the bound were not that of its runs.
+#[test]
+fn a_clean_program_is_one_class_with_a_bound() {
+    let project = Project::new(WRITES);
+    let output = project.samebits("audit -n 6 --output out/*.bin --vary env-size --vary time-zone -- python3 run.py");
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    for part in ["same: 6 runs, one outcome", "1 tensors of the declared outputs (32 bytes)", "fewer than 39 % of runs"]
+    {
+        assert!(out(&output).contains(part), "{part}: {}", out(&output));
+    }
+}
+
+/// Would fail if `--json` were no JSON of its schema, or counted otherwise.
+#[test]
+fn json_has_its_schema() {
+    let project = Project::new(WRITES);
+    let (report, code) = project.audit("-n 4 --vary none --output out/a.bin");
+    assert_eq!((code, &report["schema"], &report["runs"]), (0, &"samebits-audit/1".into(), &4.into()));
+    let bound = report["ruled_out"].as_f64().unwrap();
+    assert!((bound - 0.527).abs() < 0.001, "1 - 0.05^(1/4), not {bound}");
+}
+
+/// Would fail if a variable that decides the outcome were not named, or only by agreement and not by runs of its own.
+#[test]
+fn a_variable_is_confirmed_both_ways() {
+    let project = Project::new(MODES);
+    let (report, code) = project.audit("-n 12 --vary env-size --vary time-zone --env MODE=a,b");
+    assert_eq!((code, causes(&report)), (1, vec!["MODE switches".to_owned()]), "{report}");
+    assert_eq!(report["causes"][0]["setting"], "MODE=b");
+    assert_eq!(report["classes"].as_array().unwrap().len(), 2);
+}
+
+/// Would fail if two causes that do the same hid each other, as thread counts and allowed processors do.
+#[test]
+fn two_causes_with_one_effect_are_both_confirmed() {
+    let project = Project::new(MODES);
+    let (report, code) = project.audit("-n 32 --vary env-size --env MODE=b --env OTHER=1");
+    let mut found = causes(&report);
+    found.sort();
+    assert_eq!((code, found), (1, vec!["MODE switches".to_owned(), "OTHER switches".to_owned()]), "{report}");
+}
+
+/// Would fail if chance were told as a fact: what a few runs cannot exclude is named as possible.
+#[test]
+fn a_few_runs_acquit_nothing() {
+    let project = Project::new("print(os.environ['SAMEBITS_RUN_DIR'].split('/')[-2] in ('00001', '00004'))");
+    let (report, code) = project.audit("-n 5 --vary none --env MODE=b --env OTHER=1");
+    assert_eq!((code, causes(&report)), (1, Vec::new()), "{report}");
+    let named = ["suspected", "possible"].map(|list| report[list].as_array().unwrap().len()).iter().sum::<usize>();
+    assert!(named > 0 || !report["causes"].as_array().unwrap().is_empty(), "{report}");
+}
+
+/// Would fail if a dependence on the order of a hash table were not traced to the hash seed.
+#[test]
+fn the_hash_seed_is_named() {
+    let project = Project::new("print(list({'alpha', 'beta', 'gamma', 'delta', 'epsilon', 'zeta', 'eta', 'theta'}))");
+    let (report, code) = project.audit("-n 10 --vary hash-seed --vary env-size");
+    assert_eq!((code, causes(&report)), (1, vec!["PYTHONHASHSEED pins".to_owned()]), "{report}");
+}
+
+/// Would fail if of all the variables of `threads` not the one that matters were named.
+#[test]
+fn one_of_the_thread_variables_is_named() {
+    let project = Project::new("print(os.environ.get('OMP_NUM_THREADS'))");
+    let (report, code) = project.audit("-n 8 --vary threads");
+    assert_eq!((code, causes(&report)), (1, vec!["OMP_NUM_THREADS switches".to_owned()]), "{report}");
+    assert_eq!(report["causes"][0]["factor"], "threads");
+}
+
+/// Would fail if a crash counted as an outcome like any other, or what the program said of it were lost.
+#[test]
+fn a_crash_is_unverified_and_keeps_its_words() {
+    let program = "if os.environ.get('MODE') == 'b':\n    sys.exit('the widget broke')\nprint(1)";
+    let project = Project::new(program);
+    let output = project.samebits("audit -n 6 --vary none --env MODE=b -- python3 run.py");
+    assert_eq!(code(&output), 2, "{}", out(&output));
+    for part in ["unverified (engine-failed)", "failed: exit code 1", "| the widget broke", "MODE"] {
+        assert!(out(&output).contains(part), "{part}: {}", out(&output));
+    }
+}
+
+fn is_gone(id: &str) -> bool {
+    // A zombie is gone; whoever inherited it may not have taken notice yet.
+    fs::read_to_string(format!("/proc/{id}/stat")).map_or(true, |stat| stat.contains(") Z "))
+}
+
+/// Would fail if a run outlived its limit, or what it started outlived the run.
+#[test]
+fn a_hang_is_ended_with_all_it_started() {
+    let start = "import subprocess, time\nchild = subprocess.Popen(['sleep', '1000'])\n\
+                 open(os.environ['PLACE'] + f'/pid-{child.pid}', 'w')\n";
+    for (then, limit, reason) in [("time.sleep(1000)", "1", Some("timed-out")), ("print(1)", "600", None)] {
+        let project = Project::new(&format!("{start}{then}"));
+        fs::create_dir(project.path("pids")).unwrap();
+        let arguments = format!("audit --json -n 2 --vary none --timeout {limit} -- python3 run.py");
+        let output = project.command(&arguments).env("PLACE", project.path("pids")).output().unwrap();
+        let report: Value = serde_json::from_str(&out(&output)).unwrap();
+        assert_eq!(report.get("reason").and_then(Value::as_str), reason, "{report}");
+        assert_eq!(code(&output), if reason.is_some() { 2 } else { 0 });
+        let pids: Vec<PathBuf> = files(&project.path("pids"));
+        assert_eq!(pids.len(), 2);
+        for pid in pids {
+            let name = pid.file_name().unwrap().to_string_lossy().into_owned();
+            wait_for("the end of what a run started", || is_gone(&name["pid-".len()..]));
+        }
+    }
+}
+
+/// Would fail if an output of an earlier run, lying in the project, passed for one of this run, or were overwritten.
+#[test]
+fn old_outputs_are_never_taken_for_new() {
+    let project = Project::new("print('nothing written')");
+    project.write("project/out/a.bin", "old");
+    let (report, code) = project.audit("-n 3 --vary none --output out/a.bin");
+    assert_eq!((code, &report["reason"]), (2, &"no-evidence".into()), "{report}");
+    assert!(report.to_string().contains("was not written"), "{report}");
+    let project = Project::new(WRITES);
+    project.write("project/out/a.bin", "old");
+    let (_, code) = project.audit("-n 3 --vary none --output out/*.bin");
+    assert_eq!((code, fs::read_to_string(project.path("project/out/a.bin")).unwrap().as_str()), (0, "old"));
+}
+
+/// Would fail if an output could be looked for outside a run's folder, or a mistake were no usage error.
+#[test]
+fn what_cannot_be_audited_is_refused() {
+    let project = Project::new(WRITES);
+    for (options, word) in [
+        ("--output ../a.bin -- python3 run.py", "below the working directory"),
+        ("--output out/../../a.bin -- python3 run.py", "below the working directory"),
+        ("--output /tmp/a.bin -- python3 run.py", "all runs would write the same file"),
+        ("--vary env-sice -- python3 run.py", "env-size"),
+        ("--env MODE -- python3 run.py", "MODE"),
+        ("-n 1 -- python3 run.py", "2.."),
+        ("-- no-such-program-here", "no such program"),
+        ("", "what is to be audited"),
+    ] {
+        let output = project.samebits(&format!("audit {options}"));
+        assert_eq!(code(&output), 64, "{options}: {}", err(&output));
+        assert!(err(&output).contains(word), "{options}: {}", err(&output));
+    }
+    assert!(!project.path("files").exists(), "a refused audit left files");
+}
+
+/// Would fail if a secret of the environment or the arguments were written anywhere, also when the program prints it.
+#[test]
+fn secrets_are_in_no_file() {
+    let program = "print(os.environ['MY_API_TOKEN'], sys.argv)\nprint('argument:', sys.argv[2])\n\
+                   sys.exit(f\"{os.environ['MY_API_TOKEN']} {sys.argv[2]}\" if os.environ.get('MODE') else 0)";
+    let project = Project::new(program);
+    let mut command = project.command("audit --keep -n 6 --vary none --env MODE=1 -- python3 run.py");
+    command.args(["--password", "argument-4711", "--api-key=argument-4712"]).env("MY_API_TOKEN", "variable-4713");
+    let output = command.output().unwrap();
+    assert!(out(&output).contains("<masked>"), "{}", out(&output));
+    let mut written: Vec<(PathBuf, Vec<u8>)> =
+        files(&project.path("files")).into_iter().map(|p| (p.clone(), fs::read(p).unwrap())).collect();
+    assert!(written.iter().any(|(p, bytes)| p.ends_with("stdout") && !bytes.is_empty()));
+    written.extend([("stdout".into(), output.stdout), ("stderr".into(), output.stderr)]);
+    for (path, bytes) in written {
+        for secret in ["argument-4711", "argument-4712", "variable-4713"] {
+            let found = bytes.windows(secret.len()).any(|w| w == secret.as_bytes());
+            assert!(!found, "{secret} in {}: {}", path.display(), String::from_utf8_lossy(&bytes));
+        }
+    }
+}
+
+fn start(project: &Project, arguments: &str) -> Child {
+    project.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn end(mut child: Child, signal: Signal) -> Option<i32> {
+    kill_process(Pid::from_child(&child), signal).unwrap();
+    child.wait().unwrap().code()
+}
+
+/// A report without what may differ between two equal audits.
+fn steady(folder: &Path) -> Value {
+    let mut report: Value = serde_json::from_slice(&fs::read(folder.join("report.json")).unwrap()).unwrap();
+    assert!(report.as_object_mut().unwrap().remove("volatile").is_some());
+    report
+}
+
+/// Would fail if an audit that was ended on the way lost what was done, or concluded something else when continued.
+#[test]
+fn an_interrupted_audit_goes_on_to_an_equal_report() {
+    let project = Project::new(&format!("import time\ntime.sleep(0.1)\n{MODES}"));
+    let options = "--jobs 1 -n 6 --vary none --env MODE=a,b";
+    let folder = |name: &str| project.path(name).display().to_string();
+    let audit = |name: &str, more: &str| format!("audit {options} --dir {} {more} -- python3 run.py", folder(name));
+    let whole = project.samebits(&audit("whole", ""));
+    assert_eq!(code(&whole), 1, "{}", err(&whole));
+    for (name, signal, expected) in [("int", Signal::INT, Some(2)), ("kill", Signal::KILL, None)] {
+        let child = start(&project, &audit(name, ""));
+        wait_for("the first run", || project.path(name).join("runs/00000/outcome.json").exists());
+        assert_eq!(end(child, signal), expected);
+        assert!(!project.path(name).join("report.json").exists(), "{name}: it was over before it was ended");
+        let first = fs::read(project.path(name).join("runs/00000/outcome.json")).unwrap();
+        let rest = project.samebits(&audit(name, "--continue"));
+        assert_eq!(code(&rest), 1, "{}", err(&rest));
+        assert_eq!(first, fs::read(project.path(name).join("runs/00000/outcome.json")).unwrap(), "made again");
+        assert_eq!(steady(&project.path("whole")), steady(&project.path(name)), "{name}");
+    }
+    let other = format!("audit --jobs 1 -n 7 --vary none --dir {} --continue -- python3 run.py", folder("int"));
+    let output = project.samebits(&other);
+    assert!(code(&output) == 64 && err(&output).contains("other options"), "{}", err(&output));
+}
+
+/// Would fail if two audits could write into one folder.
+#[test]
+fn one_audit_at_a_time_has_a_folder() {
+    let project = Project::new("import time\ntime.sleep(600)");
+    let arguments =
+        |more: &str| format!("audit -n 2 --vary none --dir {} {more} -- python3 run.py", project.path("d").display());
+    let child = start(&project, &arguments(""));
+    wait_for("the first audit", || project.path("d/audit.json").exists());
+    let (anew, beside) = (project.samebits(&arguments("")), project.samebits(&arguments("--continue")));
+    end(child, Signal::INT);
+    assert!(code(&anew) == 64 && err(&anew).contains("an audit is here already"), "{}", err(&anew));
+    assert!(code(&beside) == 64 && err(&beside).contains("another audit is at work"), "{}", err(&beside));
+}
+
+const CASE: &str = r#"
+about = "a program of numbers"
+[engine]
+command = ["python3", "run.py", "{knob.mode}", "{seed}"]
+outputs = ["out/a.bin"]
+seed = 1
+[knobs.mode]
+values = ["plain", "other"]
+must_not_matter = true
+[arms]
+processes = 1
+vary = ["time-zone"]
+other_seed = 2
+"#;
+
+fn case_project(program: &str) -> Project {
+    let project = Project::new(&format!("seed, mode = int(sys.argv[2]), sys.argv[1]\n{program}"));
+    project.write("project/cases/a/numbers.toml", CASE);
+    project
+}
+
+/// Would fail if a case of a command could not be shown, run, accepted, verified and audited.
+#[test]
+fn a_case_of_a_command_from_pending_to_green() {
+    let project = case_project("open('out/a.bin', 'wb').write(bytes([seed] * 8))");
+    let shown = project.samebits("show a/numbers");
+    assert!(out(&shown).contains("knob-mode-other") && out(&shown).contains("other-seed"), "{}", out(&shown));
+    let run = project.samebits("run a/numbers");
+    assert!(code(&run) == 0 && out(&run).contains("out/a.bin"), "{}{}", out(&run), err(&run));
+    let pending = project.samebits("test");
+    assert!(code(&pending) == 2 && out(&pending).contains("no-golden"), "{}", out(&pending));
+    let accepted = project.samebits("accept a/numbers --reason first");
+    assert_eq!(code(&accepted), 0, "{}{}", out(&accepted), err(&accepted));
+    let green = project.samebits("test");
+    assert!(code(&green) == 0 && out(&green).contains("1 same"), "{}", out(&green));
+    let audit = project.samebits("audit a/numbers -n 3 --vary none");
+    assert!(code(&audit) == 0 && out(&audit).contains("knob.mode"), "{}{}", out(&audit), err(&audit));
+    project.write("project/run.py", "import os\nos.makedirs('out')\nopen('out/a.bin', 'wb').write(bytes(9))\n");
+    let red = project.samebits("test");
+    assert!(code(&red) == 1 && out(&red).contains("out/a.bin"), "{}", out(&red));
+}
+
+/// Would fail if a knob that must not matter could, or a seed that changes nothing passed.
+#[test]
+fn knobs_and_seeds_keep_their_promise() {
+    let knob = case_project("open('out/a.bin', 'wb').write(bytes([seed + (mode == 'other')] * 8))");
+    let output = knob.samebits("test");
+    assert!(code(&output) == 1 && out(&output).contains("arm knob-mode-other: different"), "{}", out(&output));
+    let seed = case_project("open('out/a.bin', 'wb').write(bytes(8))");
+    let output = seed.samebits("test");
+    assert!(code(&output) == 1 && out(&output).contains("arm other-seed: different"), "{}", out(&output));
+    let (report, code) = {
+        let output = knob.samebits("audit a/numbers --json -n 8 --vary none");
+        (serde_json::from_str::<Value>(&out(&output)).unwrap(), output.status.code())
+    };
+    assert_eq!((code, causes(&report)), (Some(1), vec!["knob.mode switches".to_owned()]), "{report}");
+}
+
+/// Would fail if a job could not gate against the bits that an earlier one saved, or a save that is missing passed.
+#[test]
+fn a_saved_run_is_what_a_later_one_is_held_to() {
+    let project = case_project("open('out/a.bin', 'wb').write(bytes([seed] * 8))");
+    let base = project.path("base").display().to_string();
+    let missing = project.samebits(&format!("test --against {base}"));
+    assert!(code(&missing) != 0 && !out(&missing).contains("1 same"), "{}", out(&missing));
+    project.samebits(&format!("test --save {base}"));
+    let same = project.samebits(&format!("test --against {base}"));
+    assert!(code(&same) == 0 && out(&same).contains("1 same"), "{}{}", out(&same), err(&same));
+    let program =
+        "import os, sys\nos.makedirs('out')\nopen('out/a.bin', 'wb').write(bytes([int(sys.argv[2]) + 4] * 8))\n";
+    project.write("project/run.py", program);
+    let changed = project.samebits(&format!("test --against {base}"));
+    assert!(code(&changed) == 1 && out(&changed).contains("8 of 8"), "{}", out(&changed));
+}
