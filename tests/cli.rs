@@ -121,9 +121,16 @@ fn an_export_whose_files_disagree_is_different() {
     let mut bytes = fs::read(&file).unwrap();
     let last = bytes.len() - 3;
     bytes[last] ^= 1;
+    let whole = fs::read(&file).unwrap();
     fs::write(&file, bytes).unwrap();
     let output = place.run(&["diff", &a, &b]);
     assert_ne!(code(&output), 0, "{}", out(&output));
+    fs::write(&file, whole).unwrap();
+    assert_eq!(code(&place.run(&["diff", &a, &b])), 0);
+    let sums = place.path("b/SHA256SUMS");
+    fs::write(&sums, fs::read_to_string(&sums).unwrap().replacen('a', "b", 1)).unwrap();
+    let output = place.run(&["diff", &a, &b]);
+    assert!(code(&output) == 2 && out(&output).contains("SHA256SUMS"), "{}", out(&output));
 }
 
 /// Would fail if a damaged checkpoint could be resumed, or resumed under other settings.

@@ -157,7 +157,7 @@ impl Left {
             [] => {}
             [one] if one.name == STDOUT => parts.push(format!("standard output ({} bytes)", one.bytes.len())),
             list => {
-                let bytes: usize = list.iter().map(|t| t.bytes.len()).sum();
+                let bytes = list.iter().fold(0, |sum, t| sum + t.bytes.len());
                 parts.push(format!("{} tensors of the declared outputs ({bytes} bytes)", list.len()));
             }
         }
