@@ -124,8 +124,8 @@ def _sum(z: Pair, axis: int) -> Pair:
 
 def _sum_all(z: Pair) -> Pair:
     while z[0].shape[0] > GROUP:
-        z = tuple(jnp.pad(x, (0, -x.shape[0] % GROUP)).reshape(-1, GROUP) for x in z)  # type: ignore[assignment]
-        z = _sum(z, 1)
+        low, high = (jnp.pad(x, (0, -x.shape[0] % GROUP)).reshape(-1, GROUP) for x in z)
+        z = _sum((low, high), 1)
     return _sum(z, 0)
 
 
@@ -136,8 +136,7 @@ def _lane(words: Any, offset: Pair, k: int) -> Pair:
     return _mix(_add(f, offset))
 
 
-@jax.jit
-def _lanes(arrays: List[Any]) -> Any:
+def _reduce(arrays: List[Any]) -> Any:
     """[n, 2, 2]: by tensor and lane the low and the high half. Lengths are added by the caller."""
     words = [_words(a) for a in arrays]
     index = jnp.concatenate([jnp.arange(w.shape[0], dtype=jnp.uint32) for w in words])
@@ -149,6 +148,10 @@ def _lanes(arrays: List[Any]) -> Any:
         out.append(jnp.stack([jnp.stack(_sum_all((low[at:end], high[at:end]))) for low, high in both]))
         at = end
     return jnp.stack(out)
+
+
+#: One compiled program for each list of shapes.
+_lanes: Any = jax.jit(_reduce)
 
 
 def lanes(arrays: Sequence[Any]) -> List[Lanes]:

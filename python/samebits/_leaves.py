@@ -87,31 +87,52 @@ def leaf(name: str, value: Any) -> Optional[Leaf]:
     family = None if host else _family(value)
     if family is None:
         return host
-    if family == "jax" and _backend("jax").is_key(value):
+    if _is_key(value):
         value = _backend("jax").key_data(value)
-        name = name if name.startswith("rng.") else f"rng.{name}"
     dtype, shape = _backend(family).describe(name, value)
     return Leaf(name, family, value, dtype, shape)
 
 
-def generator_state(value: Any) -> Optional[bytes]:
-    """The state of a NumPy or Python generator object as bytes of a length that does not change; None for others."""
+def generator_state(value: Any) -> Any:
+    """The state of a generator object, of a length that does not change, without drawing; None for anything else."""
+    if _loaded("random"):
+        import random
+
+        if isinstance(value, random.Random) and not isinstance(value, random.SystemRandom):
+            return python_state(value.getstate())
     if _loaded("numpy"):
         import numpy
 
         if isinstance(value, numpy.random.Generator):
-            return b"".join(_fixed(value.bit_generator.state))
+            return fixed(value.bit_generator.state)
         if isinstance(value, numpy.random.BitGenerator):
-            return b"".join(_fixed(value.state))
+            return fixed(value.state)
         if isinstance(value, numpy.random.RandomState):
-            return b"".join(_fixed(value.get_state(legacy=False)))
+            return fixed(value.get_state(legacy=False))
+    if _loaded("torch"):
+        import torch
+
+        if isinstance(value, torch.Generator):
+            return value.get_state()
     return None
 
 
-def _fixed(state: Any) -> Iterator[bytes]:
+def python_state(state: Any) -> native_array[int]:
+    """Mersenne Twister: 624 words and the position, then whether a normal number is kept, then that number."""
+    _, words, kept = state
+    gauss = struct.unpack("<2I", struct.pack("<d", kept if kept is not None else 0.0))
+    return native_array("I", [*words, int(kept is not None), *gauss])
+
+
+def fixed(state: Any) -> bytes:
+    """NumPy's dict of a state as bytes: keys in order, integers in 32 bytes each."""
+    return b"".join(_parts(state))
+
+
+def _parts(state: Any) -> Iterator[bytes]:
     if isinstance(state, Mapping):
         for key in sorted(state):
-            yield from _fixed(state[key])
+            yield from _parts(state[key])
     elif isinstance(state, str):
         yield state.encode()
     elif isinstance(state, float):
@@ -120,6 +141,11 @@ def _fixed(state: Any) -> Iterator[bytes]:
         yield state.tobytes()
     else:
         yield int(state).to_bytes(32, "little")
+
+
+def _is_key(value: Any) -> bool:
+    """True for typed random keys of JAX."""
+    return _loaded("jax") and bool(_backend("jax").is_array(value)) and bool(_backend("jax").is_key(value))
 
 
 class Walk:
@@ -140,12 +166,12 @@ class Walk:
             for key, child in children:
                 self.add(f"{name}.{key}" if name else str(key), child)
             return
+        state = generator_state(value)
+        if (state is not None or _is_key(value)) and not name.startswith("rng."):
+            name = f"rng.{name}"
         if not self._wants(name):
             return
-        state = generator_state(value)
-        if state is not None:
-            name = name if name.startswith("rng.") else f"rng.{name}"
-            value = state
+        value = value if state is None else state
         found = leaf(name, value)
         if found is not None:
             self.leaves.append(found)

@@ -89,7 +89,8 @@ def lanes(arrays: Sequence[Any]) -> List[Lanes]:
     layout, prepared = _layouts.get(sizes, lambda: (lambda it: (it, _prepare(it)))(Layout(sizes)))
     offsets, terms, starts, ends, segments = prepared
     sums = np.empty((layout.blocks, 2), dtype=np.uint64)
-    at, pieces, pad = 0, [], np.zeros(BLOCK, dtype=np.uint8)
+    pad: Any = np.zeros(BLOCK, dtype=np.uint8)
+    at, pieces = 0, []
     for array, blocks in zip(arrays, layout.direct):
         if blocks:
             _sums(array[: blocks * BLOCK].view(np.uint64).reshape(-1, 128), sums[at : at + blocks])
