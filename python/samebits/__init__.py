@@ -14,7 +14,13 @@ Recording changes no bit of the training: it draws no random number, sets no mod
 from ._error import RecordError
 from ._recorder import Recorder, record
 from ._settings import seed
-from ._version import version
 
-__version__ = version()
 __all__ = ["RecordError", "Recorder", "record", "seed"]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from ._version import version
+
+        return version()
+    raise AttributeError(f"module 'samebits' has no attribute {name!r}")

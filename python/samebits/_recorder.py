@@ -11,10 +11,11 @@ import unicodedata
 from types import TracebackType
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Type, Union
 
-from . import _fingerprint, _rng, _settings
+from . import _fingerprint, _settings
 from ._error import RecordError
 from ._identity import Mask, identity
 from ._leaves import Leaf, Walk, metric_bits, of_model, of_optimizer, reduce
+from ._rng import Generators
 from ._version import version
 from ._writer import SCHEMA, Writer, declaration, root
 
@@ -61,7 +62,7 @@ class Recorder:
             raise RecordError(f"every is {every!r}, expected a whole number from 1 (record every n-th step)")
         self._asked = _settings.resolved_level(level)
         self._level = "tensor" if self._asked == "op" else self._asked
-        self._every, self._rng = every, rng
+        self._every = every
         self._include, self._exclude = _patterns("include", include), _patterns("exclude", exclude)
         self._mask = Mask(os.environ)
         self._rank, world = _settings.rank_and_world(os.environ)
@@ -77,6 +78,7 @@ class Recorder:
         if seed is not None:
             self._open["seed"] = seed
         self._settings = self._checked_settings(settings)
+        self._generators = Generators() if rng else None
         self._path, self._tell = _settings.resolved_path(path, self._rank, world)
         self._writer = Writer(self._path)
         self._closed = False
@@ -164,6 +166,9 @@ class Recorder:
         leaves = self._leaves()
         self._declare(leaves)
         digests = {leaf.name: leaf.sha256() for leaf in leaves}
+        still = self._generators.still() if self._generators else []
+        if still:
+            self.event("left-out", "generators that did not move while this was recorded: " + ", ".join(still))
         at_eval = self._last_eval
         if at_eval is not None and any(at_eval.get(name, digest) != digest for name, digest in digests.items()):
             # The state moved on since the last record, which was an evaluation; readers want a record of it.
@@ -222,8 +227,8 @@ class Recorder:
         walk.add("optimizer", of_optimizer(self._given.optimizer))
         walk.add("", self._given.tensors)
         leaves = walk.leaves
-        if self._rng:
-            leaves += [leaf for leaf in _rng.states() if self._wants(leaf.name)]
+        if self._generators:
+            leaves += [leaf for leaf in self._generators.states() if self._wants(leaf.name)]
         seen: Dict[str, Leaf] = {}
         for leaf in leaves:
             _checked_name("tensor", leaf.name)
@@ -243,7 +248,7 @@ class Recorder:
         if self._declared is None:
             self._declared = {}
             tensors = self._new(leaves)
-            bounds = {"recorded.every": str(self._every), "recorded.rng": str(self._rng).lower()}
+            bounds = {"recorded.every": str(self._every), "recorded.rng": str(self._generators is not None).lower()}
             bounds["recorded.include"] = " ".join(self._include)
             bounds["recorded.exclude"] = " ".join(self._exclude)
             about = identity(self._mask, version())
@@ -276,7 +281,7 @@ class Recorder:
         leaves = self._leaves()
         if not leaves:
             raise RecordError(
-                "nothing to record: no tensor was given, and no generator state is recorded; pass model=, optimizer= or "
+                "nothing to record: no tensor was given, and no generator has moved; pass model=, optimizer= or "
                 "tensors={...}, or look at include and exclude"
             )
         numbers = _named("metrics", metrics) or {}
@@ -341,7 +346,7 @@ def record(
     """Starts a trace of this run; arguments win over the environment that `samebits` sets.
 
     path: the file (of rank 0; other ranks write `rank-R.jsonl` beside it). level: off, step, tensor. every: record
-    every n-th step. include, exclude: patterns of tensor names. seed, engine, settings: told in the trace. rng: record
-    the states of the generators that the program has loaded.
+    every n-th step. include, exclude: patterns of tensor names (include does not concern `rng.*`). seed, engine,
+    settings: told in the trace. rng: record the states of the random number generators that move meanwhile.
     """
     return Recorder(path, level, every, include, exclude, seed, engine, settings, rng)
