@@ -1,12 +1,14 @@
 """Traces as the `samebits` program reads them, and runs in processes of their own."""
 
+import ast
 import os
 import signal
+import subprocess
 import sys
 import time
 import unittest
 
-from support import ROOT, Case, diff, needs, needs_program, of_kind, read
+from support import PACKAGE, ROOT, Case, diff, needs, needs_program, of_kind, read
 
 #: A small training in the library at hand; TRACE, SEED and what a test plants come before it.
 NUMPY = """
@@ -145,16 +147,12 @@ def train(path, seed, **options):
 class Started(Case):
     def test_module_runs_the_program(self):
         """Would fail if `python -m samebits` did not hand on the program's words and exit code."""
-        import subprocess
-
         for arguments, code in ((["--version"], 0), (["diff", "no", "such"], 2)):
             done = subprocess.run([sys.executable, "-m", "samebits", *arguments], capture_output=True, text=True, env=os.environ)
             self.assertEqual(done.returncode, code, done.stdout + done.stderr)
 
     def test_versions_agree(self):
         """Would fail if a wheel's package and program were of different versions."""
-        import subprocess
-
         import samebits
 
         if samebits.__version__ == "source":
@@ -163,6 +161,13 @@ class Started(Case):
         self.assertEqual(done.stdout.split(), ["samebits", samebits.__version__])
         if (ROOT / "Cargo.toml").exists():
             self.assertIn(f'\nversion = "{samebits.__version__}"\n', (ROOT / "Cargo.toml").read_text())
+
+
+class Package(unittest.TestCase):
+    def test_oldest_syntax(self):
+        """Would fail if the package used syntax that its oldest Python does not have."""
+        for path in sorted((PACKAGE / "samebits").glob("*.py")):
+            ast.parse(path.read_text(), str(path), feature_version=(3, 9))
 
 
 if __name__ == "__main__":
