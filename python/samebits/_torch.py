@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import sys
 from typing import Any, Dict, List, Sequence, Tuple
 
 import torch
@@ -146,6 +147,19 @@ def _numbers(metrics: Sequence[Any]) -> List[Any]:
     return [m.detach().reshape(1).to(torch.float64).view(torch.int64) for m in metrics]
 
 
+def _on_host(tensors: Sequence[Any]) -> List[Lanes]:
+    """Lanes of flat byte tensors of the CPU: by NumPy, which is twice as fast on the same memory, if it is loaded."""
+    if "numpy" in sys.modules:
+        from . import _numpy
+
+        return _numpy.lanes([t.numpy() for t in tensors])
+    return _pairs(_on_device(tensors, tensors[0].device).reshape(-1).tolist())
+
+
+def _pairs(values: Sequence[int]) -> List[Lanes]:
+    return [(low & MASK, high & MASK) for low, high in zip(values[::2], values[1::2])]
+
+
 def lanes(tensors: Sequence[Any], metrics: Sequence[Any]) -> Tuple[List[Lanes], List[int]]:
     """Fingerprints of flat byte tensors, and metrics as binary64 bits: one small copy from each device."""
     found: List[Lanes] = [(0, 0)] * len(tensors)
@@ -153,10 +167,17 @@ def lanes(tensors: Sequence[Any], metrics: Sequence[Any]) -> Tuple[List[Lanes], 
     for device in dict.fromkeys(t.device for t in (*tensors, *metrics)):
         of_tensors = [i for i, t in enumerate(tensors) if t.device == device]
         of_metrics = [i for i, m in enumerate(metrics) if m.device == device]
-        parts = [_on_device([tensors[i] for i in of_tensors], device).reshape(-1)] if of_tensors else []
-        values = torch.cat(parts + _numbers([metrics[i] for i in of_metrics])).tolist()
-        for n, i in enumerate(of_tensors):
-            found[i] = (values[2 * n] & MASK, values[2 * n + 1] & MASK)
-        for n, i in enumerate(of_metrics):
-            bits[i] = values[2 * len(of_tensors) + n] & MASK
+        mine, numbers = [tensors[i] for i in of_tensors], _numbers([metrics[i] for i in of_metrics])
+        pairs: List[Lanes] = []
+        if device.type == "cpu":
+            pairs = _on_host(mine) if mine else []
+            values = torch.cat(numbers).tolist() if numbers else []
+        else:
+            parts = [_on_device(mine, device).reshape(-1)] if mine else []
+            values = torch.cat(parts + numbers).tolist()
+            pairs, values = _pairs(values[: 2 * len(mine)]), values[2 * len(mine) :]
+        for i, pair in zip(of_tensors, pairs):
+            found[i] = pair
+        for i, value in zip(of_metrics, values):
+            bits[i] = value & MASK
     return found, bits

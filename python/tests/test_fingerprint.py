@@ -59,6 +59,12 @@ class Vectors(Case):
 
         self.check(lambda data: _torch.lanes([_torch.from_bytes(x) for x in data], [])[0])
 
+        def as_other_devices_do(data):
+            tensors = [_torch.from_bytes(x) for x in data]
+            return _torch._pairs(_torch._on_device(tensors, tensors[0].device).reshape(-1).tolist())
+
+        self.check(as_other_devices_do)
+
     @needs("torch")
     def test_cuda(self):
         """Would fail if a GPU gave other bits than the CPU."""
@@ -139,6 +145,11 @@ class Values(Case):
         self.leaf(torch.tensor([1.0, -2.0]).to(torch.float8_e5m2), bytes.fromhex("3cc0"), "u8", (2, 1))
         big = torch.randn(400_001)
         self.leaf(big[1:], big[1:].numpy().tobytes(), "f32", (400_000,))
+
+        from samebits import _torch
+
+        lanes = _torch._pairs(_torch._on_device([_torch.flat(big[1:])], big.device).reshape(-1).tolist())
+        self.assertEqual(lanes, [_fingerprint.of_bytes(big[1:].numpy().tobytes())])
 
     @needs("jax")
     def test_jax(self):
