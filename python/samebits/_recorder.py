@@ -230,8 +230,10 @@ class Recorder:
         if self._generators:
             leaves += [leaf for leaf in self._generators.states() if self._wants(leaf.name)]
         seen: Dict[str, Leaf] = {}
+        known = self._declared or {}
         for leaf in leaves:
-            _checked_name("tensor", leaf.name)
+            if leaf.name not in known:
+                _checked_name("tensor", leaf.name)
             if seen.setdefault(leaf.name, leaf) is not leaf:
                 raise RecordError(f"two tensors are named {leaf.name!r}; give one of them another name")
         self._tell_left_out(walk.left_out)
