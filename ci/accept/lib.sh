@@ -25,6 +25,13 @@ says() {
   local word
   for word in "$@"; do grep -qF -- "$word" "$WORK/out" || fail "the output lacks \"$word\": $(head -n 6 "$WORK/out" | tr '\n' ' ')"; done
 }
+# python_with_numpy: sets PYTHON to one with NumPy, and PyTorch where ci/python installed it.
+python_with_numpy() {
+  local place=${SAMEBITS_PYTHON_ENV:-${XDG_CACHE_HOME:-$HOME/.cache}/samebits/python}
+  [ -x "$place/bin/python" ] || python3 -m venv "$place" || not_run "python3 -m venv does not work here"
+  PYTHON=$place/bin/python
+  "$PYTHON" -c 'import numpy' 2>/dev/null || "$PYTHON" -m pip install --quiet numpy || not_run "NumPy does not install"
+}
 # fuzz TARGET...: each for FUZZ_SECONDS (default 600), two at a time, from the seeds alone; sets RUNS to what was done.
 fuzz() {
   command -v cargo-fuzz >/dev/null || cargo install --quiet cargo-fuzz || not_run "cargo-fuzz does not install"

@@ -158,7 +158,8 @@ impl Left {
             [one] if one.name == STDOUT => parts.push(format!("standard output ({} bytes)", one.bytes.len())),
             list => {
                 let bytes = list.iter().fold(0, |sum, t| sum + t.bytes.len());
-                parts.push(format!("{} tensors of the declared outputs ({bytes} bytes)", list.len()));
+                let plural = if list.len() == 1 { "" } else { "s" };
+                parts.push(format!("{} tensor{plural} of the declared outputs ({bytes} bytes)", list.len()));
             }
         }
         parts.join(", ")
