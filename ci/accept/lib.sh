@@ -25,6 +25,36 @@ says() {
   local word
   for word in "$@"; do grep -qF -- "$word" "$WORK/out" || fail "the output lacks \"$word\": $(head -n 6 "$WORK/out" | tr '\n' ' ')"; done
 }
+# python_with_numpy: sets PYTHON to one with NumPy, and PyTorch where ci/python installed it.
+python_with_numpy() {
+  local place=${SAMEBITS_PYTHON_ENV:-${XDG_CACHE_HOME:-$HOME/.cache}/samebits/python}
+  [ -x "$place/bin/python" ] || python3 -m venv "$place" || not_run "python3 -m venv does not work here"
+  PYTHON=$place/bin/python
+  "$PYTHON" -c 'import numpy' 2>/dev/null || "$PYTHON" -m pip install --quiet numpy || not_run "NumPy does not install"
+}
+# fuzz TARGET...: each for FUZZ_SECONDS (default 600), two at a time, from the seeds alone; sets RUNS to what was done.
+fuzz() {
+  command -v cargo-fuzz >/dev/null || cargo install --quiet cargo-fuzz || not_run "cargo-fuzz does not install"
+  export RUSTC_BOOTSTRAP=1
+  cargo fuzz build >"$WORK/build" 2>&1 || not_run "the fuzz targets do not build here: $(tail -n 2 "$WORK/build" | tr '\n' ' ')"
+  RUNS=""
+  local name
+  while [ $# -gt 0 ]; do
+    fuzz_one "$1" & local a=$!
+    if [ $# -gt 1 ]; then fuzz_one "$2" || fail "$2: $(tail -n 3 "$WORK/fuzz-$2" | tr '\n' ' ')"; fi
+    wait $a || fail "$1: $(tail -n 3 "$WORK/fuzz-$1" | tr '\n' ' ')"
+    for name in "${@:1:2}"; do
+      RUNS="$RUNS $name $(grep -oE 'Done [0-9]+ runs' "$WORK/fuzz-$name" | tail -n 1 | grep -oE '[0-9]+')"
+    done
+    shift $(($# > 1 ? 2 : 1))
+  done
+}
+fuzz_one() {
+  mkdir -p "$WORK/corpus/$1"
+  local dict=()
+  [ ! -f "fuzz/$1.dict" ] || dict=("-dict=fuzz/$1.dict")
+  cargo fuzz run "$1" "$WORK/corpus/$1" "fuzz/seeds/$1" -- -max_total_time="${FUZZ_SECONDS:-600}" -rss_limit_mb=1024 -malloc_limit_mb=128 -timeout=10 "${dict[@]}" >"$WORK/fuzz-$1" 2>&1
+}
 pass() { echo "$NAME: same: $*"; exit 0; }
 fail() { echo "$NAME: different: $*"; exit 1; }
 not_run() { echo "$NAME: not run: $*"; exit 3; }

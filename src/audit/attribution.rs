@@ -90,7 +90,7 @@ fn agreement(levels: &[usize], classes: &[usize]) -> u64 {
     for (level, class) in levels.iter().zip(classes) {
         *counts.entry((*level, *class)).or_default() += 1;
     }
-    counts.values().map(|n| n * n.saturating_sub(1) / 2).sum()
+    counts.values().fold(0, |sum, n| sum + n * n.saturating_sub(1) / 2)
 }
 
 fn p_value(levels: &[usize], classes: &[usize], key: [u32; 2]) -> f64 {

@@ -21,7 +21,7 @@ pub fn wilson(k: usize, n: usize) -> (f64, f64) {
 
 /// Rate that 0 of `n` rules out at 95 %: 1 − 0.05^(1/n).
 pub fn ruled_out(n: usize) -> f64 {
-    if n == 0 { 1.0 } else { 1.0 - 0.05f64.powf(1.0 / n as f64) }
+    if n == 0 { 1.0 } else { 1.0 - libm::pow(0.05, 1.0 / n as f64) }
 }
 
 /// Runs after which something of this rate was seen with the chance `1 - miss`.
@@ -29,7 +29,7 @@ pub fn runs_to_see(rate: f64, miss: f64) -> usize {
     match rate {
         r if r >= 1.0 => 1,
         r if r <= 0.0 => usize::MAX,
-        r => (miss.ln() / (1.0 - r).ln()).ceil() as usize,
+        r => (libm::log(miss) / libm::log(1.0 - r)).ceil() as usize,
     }
 }
 

@@ -7,6 +7,7 @@ pub mod command;
 pub mod demo;
 pub mod diff;
 pub mod doctor;
+pub mod init;
 pub mod mutants;
 pub mod output;
 pub mod run;
@@ -49,6 +50,8 @@ pub enum Command {
     Validate(validate::Args),
     /// Run any command many times and name what makes its results differ
     Audit(audit::Args),
+    /// Write a first case for the repository at hand, and a workflow that gates it
+    Init(init::Args),
     /// Take pending goldens over, with a reason
     Accept(accept::Args),
     /// Say what this machine has and lacks, and the next command
@@ -138,6 +141,7 @@ fn run() -> u8 {
         Command::Diff(args) => diff::main(args),
         Command::Validate(args) => validate::main(args),
         Command::Audit(args) => audit::main(args),
+        Command::Init(args) => init::main(args),
         Command::Accept(args) => accept::main(args),
         Command::Doctor(args) => doctor::main(args),
         Command::Demo => demo::main(),

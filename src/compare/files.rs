@@ -11,7 +11,7 @@ use super::verdict::Reason;
 use crate::artifact::safe;
 use crate::digest::sha::sha256;
 use crate::engine::checkpoint::{self, Checkpoint, Entry, MANIFEST, TENSORS};
-use crate::engine::export::INDEX;
+use crate::engine::export::{self, INDEX, SUMS};
 use crate::trace::files;
 
 pub(super) fn different(path: &Path, detail: impl std::fmt::Display) -> Unusable {
@@ -47,6 +47,11 @@ pub fn export(path: &Path) -> Result<Tensors, Unusable> {
     }
     let file = path.join(TENSORS);
     notes.extend(disagreements(&file, &list, &safetensors_file(&file)?));
+    // What `sha256sum -c` would be told must be what is there.
+    let sums = path.join(SUMS);
+    if read_limited(&sums)? != export::sums(&entries).into_bytes() {
+        notes.push(format!("{}: its digests are not those of the index", sums.display()));
+    }
     Ok(Tensors { list, notes, ..Tensors::default() })
 }
 

@@ -157,8 +157,9 @@ impl Left {
             [] => {}
             [one] if one.name == STDOUT => parts.push(format!("standard output ({} bytes)", one.bytes.len())),
             list => {
-                let bytes: usize = list.iter().map(|t| t.bytes.len()).sum();
-                parts.push(format!("{} tensors of the declared outputs ({bytes} bytes)", list.len()));
+                let bytes = list.iter().fold(0, |sum, t| sum + t.bytes.len());
+                let plural = if list.len() == 1 { "" } else { "s" };
+                parts.push(format!("{} tensor{plural} of the declared outputs ({bytes} bytes)", list.len()));
             }
         }
         parts.join(", ")

@@ -18,17 +18,24 @@ pub const SUMS: &str = "SHA256SUMS";
 pub fn export(folder: &Path, tensors: &[TensorView<'_>]) -> Result<(), CheckpointError> {
     write_folder(folder, |inside| {
         let entries: Vec<Entry> = tensors.iter().map(Entry::of).collect();
-        let mut sums = String::new();
-        for (tensor, entry) in tensors.iter().zip(&entries) {
+        for tensor in tensors {
             write_synced(&inside.join(format!("{}.bin", tensor.name)), tensor.bytes)?;
-            let _ = writeln!(sums, "{}  {}.bin", entry.sha256, tensor.name);
         }
-        write_synced(&inside.join(SUMS), sums.as_bytes())?;
+        write_synced(&inside.join(SUMS), sums(&entries).as_bytes())?;
         let index = serde_json::to_vec_pretty(&entries)
             .map_err(|e| CheckpointError { path: folder.display().to_string(), detail: e.to_string() })?;
         write_synced(&inside.join(INDEX), &index)?;
         write_safetensors(&inside.join(TENSORS), tensors)
     })
+}
+
+/// The text of [`SUMS`].
+pub fn sums(entries: &[Entry]) -> String {
+    let mut text = String::new();
+    for entry in entries {
+        let _ = writeln!(text, "{}  {}.bin", entry.sha256, entry.name);
+    }
+    text
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {

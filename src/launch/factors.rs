@@ -244,7 +244,7 @@ fn judge(name: &str, setting: &Setting, plain: &Observed, one: &Observed, two: &
     if !s.set.is_empty() && s.set.iter().all(|(n, v)| value(plain, n).as_ref() == Some(v)) {
         return no_effect("the environment says so already");
     }
-    let size = |o: &Observed| o.env.iter().map(|(n, v)| n.len() + v.len()).sum::<usize>();
+    let size = |o: &Observed| o.env.iter().fold(0, |sum, (n, v)| sum + n.len() + v.len());
     let descending = |o: &Observed| o.env.windows(2).all(|w| w[0].0 >= w[1].0);
     let seen = match name {
         "env-size" => size(one) >= size(plain) + s.env_padding,

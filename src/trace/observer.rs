@@ -1,6 +1,6 @@
 //! What an engine reports to, and the views it reports.
 
-use super::record::{Coverage, Dtype, Event, Level, Open, Ordered, Place, Status};
+use super::record::{Coverage, Dtype, Event, Level, Open, Ordered, Place, Status, TensorDecl};
 use crate::digest::fingerprint::{Fingerprint, fingerprint};
 
 /// A named tensor as raw little-endian bytes, valid for the call.
@@ -22,6 +22,12 @@ impl<'a> TensorView<'a> {
     /// A view of plain data.
     pub fn new<T: bytemuck::NoUninit>(name: impl Into<String>, dtype: Dtype, shape: &[usize], data: &'a [T]) -> Self {
         TensorView { name: name.into(), dtype, shape: shape.to_vec(), bytes: bytemuck::cast_slice(data), kept: None }
+    }
+
+    /// As `open` declares it.
+    pub fn declaration(&self) -> TensorDecl {
+        let shape = self.shape.iter().map(|n| *n as u64).collect();
+        TensorDecl { name: self.name.clone(), dtype: self.dtype, shape, coverage: self.coverage() }
     }
 
     /// Coverage that the kept fingerprint declares.

@@ -280,6 +280,13 @@ pub struct Place {
     pub eval: Option<u64>,
 }
 
+impl Place {
+    /// An update of an engine without folds.
+    pub fn step(step: u64) -> Self {
+        Place { step: Some(step), ..Place::default() }
+    }
+}
+
 /// One record. Its `chain` member stands in the line only; see [`super::writer`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -326,6 +333,24 @@ pub struct Open {
     /// present in a resumed run
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resumed: Option<Resumed>,
+}
+
+impl Open {
+    /// Of a run of one process, with an empty identity and no settings; a recorder fills in its level.
+    pub fn new(engine: impl Into<String>, tensors: Vec<TensorDecl>) -> Self {
+        Open {
+            schema: SCHEMA.to_owned(),
+            rank: 0,
+            world_size: 1,
+            engine: engine.into(),
+            level: Level::default(),
+            seed: None,
+            identity: Identity::default(),
+            settings: serde_json::Value::Null,
+            tensors,
+            resumed: None,
+        }
+    }
 }
 
 /// Digests at one place.
