@@ -100,7 +100,7 @@ fn a_clean_program_is_one_class_with_a_bound() {
     let project = Project::new(WRITES);
     let output = project.samebits("audit -n 6 --output out/*.bin --vary env-size --vary time-zone -- python3 run.py");
     assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
-    for part in ["same: 6 runs, one outcome", "1 tensors of the declared outputs (32 bytes)", "fewer than 39 % of runs"]
+    for part in ["same: 6 runs, one outcome", "1 tensor of the declared outputs (32 bytes)", "fewer than 39 % of runs"]
     {
         assert!(out(&output).contains(part), "{part}: {}", out(&output));
     }
