@@ -22,7 +22,10 @@ pub fn shown(path: &Path) -> String {
 
 /// Folder of traces, checkpoints and caches: `SAMEBITS_DIR`, by default `.samebits` in the project.
 pub fn files() -> PathBuf {
-    std::env::var_os("SAMEBITS_DIR").filter(|d| !d.is_empty()).map_or_else(|| root().join(".samebits"), PathBuf::from)
+    let named = std::env::var_os("SAMEBITS_DIR").filter(|d| !d.is_empty()).map(PathBuf::from);
+    let folder = named.unwrap_or_else(|| root().join(".samebits"));
+    // Runs have other working directories, for which a relative path would be another one.
+    std::path::absolute(&folder).unwrap_or(folder)
 }
 
 /// All cases by name.
