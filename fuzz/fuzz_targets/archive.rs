@@ -27,6 +27,8 @@ fn entries(data: &[u8]) -> Vec<(&str, &[u8], bool)> {
         let part = data.get(*begin..end)?;
         let at = part.iter().position(|b| *b == b'\n')?;
         let name = std::str::from_utf8(&part[..at]).ok().filter(|n| n.len() < 1000)?;
+        // A last name that looks like the locator of zip64 is one to every reader, and then there is nothing at its end.
+        let name = Some(name).filter(|n| !n.contains("PK\u{6}\u{7}"))?;
         let plain = name.strip_prefix('!');
         Some((plain.unwrap_or(name), &part[at + 1..], plain.is_some()))
     };

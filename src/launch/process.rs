@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::scenario::request::RunRequest;
@@ -60,10 +62,10 @@ pub(super) fn supervise(mut command: Command, text: &str, limit: Duration) -> st
         // A child that ended early closed its end; how it ended is told by its exit code.
         let _ = stdin.write_all(text.as_bytes());
     }
-    let reader = child.stderr.take().map(|pipe| std::thread::spawn(move || tail(pipe)));
+    let tail = child.stderr.take().map(Tail::start);
     let end = wait(&mut child, start, limit)?;
     drop(stdin);
-    let stderr = reader.and_then(|r| r.join().ok()).unwrap_or_default();
+    let stderr = tail.map(Tail::end).unwrap_or_default();
     Ok(Finished { end, stderr: Mask::from_environment().apply(&stderr), elapsed: start.elapsed() })
 }
 
@@ -113,18 +115,38 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-fn tail(mut pipe: impl Read) -> String {
-    let (mut kept, mut buffer) = (Vec::new(), [0; 8192]);
-    while let Ok(n) = pipe.read(&mut buffer) {
-        if n == 0 {
-            break;
-        }
-        kept.extend_from_slice(&buffer[..n]);
-        if kept.len() > 2 * STDERR_LIMIT {
-            kept.drain(..kept.len() - STDERR_LIMIT);
-        }
+/// The last part of what a process writes to a pipe.
+struct Tail {
+    kept: Arc<Mutex<Vec<u8>>>,
+    ended: Receiver<()>,
+}
+
+impl Tail {
+    fn start(mut pipe: impl Read + Send + 'static) -> Self {
+        let (kept, (end, ended)) = (Arc::default(), std::sync::mpsc::channel());
+        let shared: Arc<Mutex<Vec<u8>>> = Arc::clone(&kept);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 8192];
+            while let Ok(n @ 1..) = pipe.read(&mut buffer) {
+                let mut kept = shared.lock().unwrap_or_else(|e| e.into_inner());
+                kept.extend_from_slice(&buffer[..n]);
+                if kept.len() > 2 * STDERR_LIMIT {
+                    let more = kept.len() - STDERR_LIMIT;
+                    kept.drain(..more);
+                }
+            }
+            // Whoever waits for it may have given up.
+            let _ = end.send(());
+        });
+        Tail { kept, ended }
     }
-    String::from_utf8_lossy(&kept).into_owned()
+
+    /// What was written. A daemon that left the process's group may hold the pipe open for ever, so the wait has an end.
+    fn end(self) -> String {
+        let _ = self.ended.recv_timeout(Duration::from_secs(2));
+        let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
+        String::from_utf8_lossy(&kept).into_owned()
+    }
 }
 
 /// One line of JSON from standard input.
