@@ -61,9 +61,9 @@ pub fn runs_needed(candidate: &Candidate) -> Option<usize> {
     }
 }
 
-/// Settings of the three groups: as is, the candidate alone, everything else. Factors `held` are known to change the
+/// Settings of the two groups beside the runs as they are: the candidate alone, and everything else. Factors `held` are known to change the
 /// outcome by themselves, so they stay as they are.
-pub fn groups(factors: &[Factor], candidate: &Candidate, held: &[usize]) -> [(&'static str, Levels); 3] {
+pub fn groups(factors: &[Factor], candidate: &Candidate, held: &[usize]) -> [Levels; 2] {
     let name = |i: usize| factors[i].name.clone();
     let free = |i: &usize| *i != candidate.factor && !held.contains(i) && factors[*i].state == State::Varied;
     let others = (0..factors.len()).filter(free);
@@ -73,13 +73,13 @@ pub fn groups(factors: &[Factor], candidate: &Candidate, held: &[usize]) -> [(&'
         without.insert(name(candidate.factor), candidate.level);
     }
     let alone = [(name(candidate.factor), candidate.level)].into();
-    [("as is", Levels::new()), ("alone", alone), ("everything else", without)]
+    [alone, without]
 }
 
 /// What the three groups' runs say.
 pub fn judge(factors: &[Factor], candidate: &Candidate, held: &[usize], groups: [&[Outcome]; 3]) -> Cause {
     let [plain, alone, without] = groups.map(|g| g.iter().map(Outcome::class).collect::<BTreeSet<Class>>());
-    let n = groups[0].len();
+    let (as_is, n) = (groups[0].len(), groups[1].len());
     let factor = &factors[candidate.factor];
     let setting = &factor.settings[candidate.level];
     let variable = single_variable(factor, candidate.level);
@@ -92,17 +92,17 @@ pub fn judge(factors: &[Factor], candidate: &Candidate, held: &[usize], groups: 
     let kind = if is_switch { Kind::Switches } else { candidate.kind };
     let (holds_alone, holds_without, words) = match kind {
         Kind::Switches => (
-            plain.is_disjoint(&alone),
+            plain.len() == 1 && plain.is_disjoint(&alone),
             without.is_subset(&plain),
             format!(
-                "{name}: with {word} and nothing else changed, {n} of {n} differ from {n} as they are; with everything else changed and {not_this}, all are as they were"
+                "{name}: with {word} and nothing else changed, {n} of {n} differ from {as_is} as they are; with everything else changed and {not_this}, all are as they were"
             ),
         ),
         Kind::Pins => (
             plain.len() > 1 && alone.len() == 1,
             without.len() == 1,
             format!(
-                "{name}: with {word} {n} of {n} are alike, also with everything else changed; as it is, {n} runs fall into {} classes",
+                "{name}: with {word} {n} of {n} are alike, also with everything else changed; as it is, {as_is} runs fall into {} classes",
                 plain.len()
             ),
         ),

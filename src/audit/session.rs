@@ -77,6 +77,8 @@ pub struct Session<'a> {
     wanted: Option<Wanted>,
     kept: Mutex<BTreeMap<Class, Vec<usize>>>,
     next: usize,
+    /// runs with everything as it is, made to put causes to the test
+    plain: Vec<Outcome>,
     tell: &'a (dyn Fn(Event<'_>) + Sync),
 }
 
@@ -109,6 +111,7 @@ impl<'a> Session<'a> {
             wanted,
             kept: Mutex::new(BTreeMap::new()),
             next: 0,
+            plain: Vec::new(),
             tell,
         }
     }
@@ -377,15 +380,29 @@ impl<'a> Session<'a> {
 
     fn confirm(&mut self, candidate: &Candidate, n: usize, held: &[usize]) -> Result<Cause, Stop> {
         let name = self.factors[candidate.factor].name.clone();
-        let mut made = Vec::new();
-        for (group, levels) in confirm::groups(&self.factors, candidate, held) {
-            let runs = self.stage(&format!("confirm {name}: {group}"), vec![levels; n])?;
-            if !killed(&runs).is_empty() {
-                return Err(Stop::Killed(killed(&runs)));
-            }
-            made.push(runs);
+        // Runs as they are serve every candidate.
+        let lacking = n.saturating_sub(self.plain.len());
+        if lacking > 0 {
+            let more = self.group("confirm: as is", vec![Levels::new(); lacking])?;
+            self.plain.extend(more);
         }
-        Ok(confirm::judge(&self.factors, candidate, held, [&made[0], &made[1], &made[2]]))
+        let [alone, without] = confirm::groups(&self.factors, candidate, held);
+        let alone = self.group(&format!("confirm {name}: alone"), vec![alone; n])?;
+        let first = confirm::judge(&self.factors, candidate, held, [&self.plain, &alone, &[]]);
+        if !first.alone {
+            return Ok(Cause { without: false, ..first });
+        }
+        let without = self.group(&format!("confirm {name}: everything else"), vec![without; n])?;
+        Ok(confirm::judge(&self.factors, candidate, held, [&self.plain, &alone, &without]))
+    }
+
+    /// Runs that put a cause to the test; nothing is concluded from one that was killed from outside.
+    fn group(&mut self, stage: &str, levels: Vec<Levels>) -> Result<Vec<Outcome>, Stop> {
+        let runs = self.stage(stage, levels)?;
+        match killed(&runs) {
+            list if list.is_empty() => Ok(runs),
+            list => Err(Stop::Killed(list)),
+        }
     }
 
     /// Of a factor that sets several variables: the one that suffices by itself.
