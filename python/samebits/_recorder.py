@@ -223,12 +223,14 @@ class Recorder:
     def _leaves(self) -> List[Leaf]:
         """All named leaves of what was given last, in order."""
         walk = Walk(self._wants)
+        # Causes before effects, since a comparison names the first that differs: generators, data, model, optimizer.
+        walk.add("", self._given.tensors)
         walk.add("model", of_model(self._given.model))
         walk.add("optimizer", of_optimizer(self._given.optimizer))
-        walk.add("", self._given.tensors)
         leaves = walk.leaves
         if self._generators:
-            leaves += [leaf for leaf in self._generators.states() if self._wants(leaf.name)]
+            leaves = [leaf for leaf in self._generators.states() if self._wants(leaf.name)] + leaves
+        leaves = sorted(leaves, key=lambda leaf: not leaf.name.startswith("rng."))
         seen: Dict[str, Leaf] = {}
         known = self._declared or {}
         for leaf in leaves:

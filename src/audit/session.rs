@@ -500,18 +500,8 @@ fn differing(a: &Left, b: &Left) -> Vec<String> {
 
 /// The first difference in one line: of standard output the line, else tensor, element and distance.
 fn first_words(a: &Left, b: &Left, comparison: &crate::compare::verdict::Comparison) -> String {
-    let text = |left: &Left| match left.outputs.list.as_slice() {
-        [one] if one.name == STDOUT => String::from_utf8(one.bytes.clone()).ok(),
-        _ => None,
-    };
-    if let (Some(x), Some(y)) = (text(a), text(b)) {
-        let lines = x.lines().map(Some).chain(std::iter::repeat(None));
-        let pairs = lines.zip(y.lines().map(Some).chain(std::iter::repeat(None)));
-        let first = pairs.take(x.lines().count().max(y.lines().count())).enumerate().find(|(_, (p, q))| p != q);
-        return match first {
-            Some((i, (p, q))) => format!("line {}: {} | {}", i + 1, quoted(p), quoted(q)),
-            None => "the ends of lines".to_owned(),
-        };
+    if let Some(words) = text_of_first(a, b, comparison) {
+        return words;
     }
     match &comparison.first {
         None => match &comparison.verdict {
@@ -528,6 +518,26 @@ fn first_words(a: &Left, b: &Left, comparison: &crate::compare::verdict::Compari
             format!("{}{at}{elements}", first.name)
         }
     }
+}
+
+/// Where the first output that differs is text: the first line that differs.
+fn text_of_first(a: &Left, b: &Left, comparison: &crate::compare::verdict::Comparison) -> Option<String> {
+    let name = &comparison.first.as_ref().filter(|f| f.evidence == "bytes" || f.evidence == "declared")?.name;
+    let text = |left: &Left| {
+        let found = left.outputs.list.iter().find(|t| t.name == *name && (t.dtype.is_none() || t.word == "u8"))?;
+        String::from_utf8(found.bytes.clone()).ok().filter(|t| !t.contains('\0'))
+    };
+    let (x, y) = (text(a)?, text(b)?);
+    let of = if name == STDOUT { String::new() } else { format!("{name}, ") };
+    let most = if x.lines().count() > y.lines().count() { x.lines().count() } else { y.lines().count() };
+    let lines = |text: &'_ str| -> Vec<Option<String>> {
+        text.lines().map(|l| Some(l.to_owned())).chain(std::iter::repeat(None)).take(most).collect()
+    };
+    let (p, q) = (lines(&x), lines(&y));
+    Some(match (0..most).find(|i| p[*i] != q[*i]) {
+        Some(i) => format!("{of}line {}: {} | {}", i + 1, quoted(p[i].as_deref()), quoted(q[i].as_deref())),
+        None => format!("{of}the ends of lines"),
+    })
 }
 
 fn quoted(line: Option<&str>) -> String {

@@ -34,7 +34,13 @@ pub fn main(args: Args) -> Result<u8, Failure> {
         if !args.filter.is_empty() && !args.filter.iter().any(|f| name.contains(f.as_str())) {
             continue;
         }
-        let Ok(case) = Case::load(&path, &[]) else { continue };
+        let case = match Case::load(&path, &[]) {
+            Ok(case) => case,
+            Err(e) => {
+                refused.extend(has_pending(&folder, &name).then(|| e.to_string()));
+                continue;
+            }
+        };
         let Some(pending) = pending(&folder, &case) else { continue };
         match golden::accept(&pending, &root, &case, &args.reason) {
             Ok(target) => {
@@ -53,6 +59,14 @@ pub fn main(args: Args) -> Result<u8, Failure> {
         return Err(Failure { code: exit::NOTHING_RAN, message });
     }
     Ok(exit::SAME)
+}
+
+/// Whether a pending golden of a case lies here, whatever its key.
+fn has_pending(folder: &Path, name: &str) -> bool {
+    let (suite, stem) = name.split_once('/').unwrap_or(("", name));
+    let inside = std::fs::read_dir(folder.join(suite)).into_iter().flatten().flatten();
+    let mut names = inside.map(|e| e.file_name().to_string_lossy().into_owned());
+    names.any(|n| n.strip_prefix(stem).is_some_and(|r| r.starts_with(['.', '@']) && r.ends_with(".snap.new")))
 }
 
 fn pending(folder: &Path, case: &Case) -> Option<PathBuf> {

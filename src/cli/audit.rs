@@ -1,7 +1,7 @@
 //! `samebits audit -- COMMAND`: many fresh processes of any command, and what explains that they differ.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -69,8 +69,9 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// A case instead of a command: `suite/name` or the path of its file; its knobs are varied too
-    pub case: Option<String>,
+    /// A case instead of a command: `suite/name` or the path of its file; its knobs that must not matter are varied too
+    #[arg(value_name = "CASE")]
+    pub case: Vec<String>,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -129,19 +130,25 @@ fn jobs(args: &Args) -> usize {
 }
 
 fn job(args: &Args) -> Result<Job, Failure> {
-    match (&args.case, args.command.is_empty()) {
-        (Some(_), false) => Err(Failure::usage("give a case or a command, not both")),
-        (Some(name), true) => job_of_case(args, name),
-        (None, _) => job_of_command(args),
+    match (args.case.as_slice(), args.command.is_empty()) {
+        ([], _) => job_of_command(args),
+        ([name], true) => job_of_case(args, name),
+        ([_], false) => Err(Failure::usage("give a case or a command, not both")),
+        (words, _) => {
+            Err(Failure::usage(format!("put `--` before the command: samebits audit -- {}", words.join(" "))))
+        }
     }
 }
 
 /// A case's engine; that of this program is run as `samebits run`.
 fn job_of_case(args: &Args, name: &str) -> Result<Job, Failure> {
-    if !args.output.is_empty() {
+    if !args.output.is_empty() && workspace::case(name, &[]).is_ok() {
         return Err(Failure::usage("--output: a case names its outputs itself, in [engine] outputs"));
     }
-    let case = workspace::case(name, &[])?;
+    let case = workspace::case(name, &[]).map_err(|e| match find(name, Path::new(".")) {
+        Some(_) => Failure::usage(format!("{name:?} is a program, and no case: put `--` before the command")),
+        None => e,
+    })?;
     let samebits = std::env::current_exe().map_err(Failure::unverified)?;
     if let Engine::Command(engine) = &case.engine {
         let job = crate::verify::command::job(&case, engine, &samebits, &workspace::files());
@@ -212,7 +219,7 @@ fn open(args: &Args, job: &Job) -> Result<(Store, Manifest), Failure> {
     let of = digest(args, job);
     let folder = match &args.dir {
         Some(folder) => std::path::absolute(folder).map_err(Failure::unverified)?,
-        None => place(&workspace::files().join("audits"), &of, args.go_on).map_err(Failure::usage)?,
+        None => place(&workspace::made_files().join("audits"), &of, args.go_on).map_err(Failure::usage)?,
     };
     if args.go_on {
         let (store, manifest) = Store::open(&folder).map_err(Failure::usage)?;
@@ -253,6 +260,7 @@ fn varied(args: &Args) -> Result<Vec<Factor>, Failure> {
     for text in &args.env {
         all.push(factors::variable(text).map_err(Failure::usage)?);
     }
+    twice(&all)?;
     all.extend(knobs(args)?);
     let place = tempfile::tempdir().map_err(Failure::unverified)?;
     let program = std::env::current_exe().map_err(Failure::unverified)?;
@@ -260,12 +268,27 @@ fn varied(args: &Args) -> Result<Vec<Factor>, Failure> {
     Ok(all)
 }
 
+/// A variable has one setting in a run.
+fn twice(factors: &[Factor]) -> Result<(), Failure> {
+    let sets = |f: &Factor, name: &str| f.settings.iter().any(|s| s.surroundings.set.contains_key(name));
+    for (i, factor) in factors.iter().enumerate() {
+        let Some(name) = factor.name.strip_prefix("env.") else { continue };
+        if let Some(other) = factors[..i].iter().find(|f| sets(f, name)) {
+            let advice = "name the others with --vary";
+            return Err(Failure::usage(format!("--env {name}: the factor {} sets it already; {advice}", other.name)));
+        }
+    }
+    Ok(())
+}
+
 /// Knobs of the case, where one is audited.
 fn knobs(args: &Args) -> Result<Vec<Factor>, Failure> {
-    let Some(name) = &args.case else { return Ok(Vec::new()) };
+    let Some(name) = args.case.first() else { return Ok(Vec::new()) };
     let case = workspace::case(name, &[])?;
     let Engine::Command(engine) = &case.engine else { return Ok(Vec::new()) };
-    Ok(engine.knobs.iter().map(|(name, knob)| factors::knob(name, &knob.values[1..])).collect())
+    // A knob that is meant to matter is no cause to look for.
+    let innocent = engine.knobs.iter().filter(|(_, knob)| knob.must_not_matter);
+    Ok(innocent.map(|(name, knob)| factors::knob(name, &knob.values[1..])).collect())
 }
 
 fn list(args: &Args) -> Result<u8, Failure> {

@@ -26,7 +26,7 @@ pub fn main(args: &Args, case: &Case, engine: &CommandEngine) -> Result<u8, Fail
     if let Some(level) = args.level {
         job.level = level;
     }
-    let folder = workspace::files().join("runs").join(format!("{}.{}", case.name.replace('/', "--"), arm.name));
+    let folder = workspace::made_files().join("runs").join(format!("{}.{}", case.name.replace('/', "--"), arm.name));
     let folder = std::path::absolute(folder).map_err(Failure::unverified)?;
     if folder.exists() {
         std::fs::remove_dir_all(&folder).map_err(|e| Failure::unverified(format!("{}: {e}", folder.display())))?;

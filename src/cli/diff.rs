@@ -57,6 +57,16 @@ pub fn main(args: Args) -> Result<u8, Failure> {
 /// The command that gets what this evidence lacks.
 fn next(result: &Comparison) -> Option<String> {
     let first = result.first.as_ref()?;
+    if result.engine.as_ref().is_some_and(|e| !e.starts_with(crate::engine::run::NAME)) {
+        let place = first.place.to_string();
+        let lacks = first.elements.is_none() && !place.is_empty();
+        return lacks.then(|| {
+            format!(
+                "save {} at {place} on both sides (npy, safetensors, torch.save), then diff the files: elements",
+                first.name
+            )
+        });
+    }
     match (first.kind.as_str(), &first.elements, &first.operation) {
         ("step" | "fold" | "eval", None, None) => {
             let fold = first.place.fold.map_or_else(String::new, |f| format!(" --folds {f}"));

@@ -20,6 +20,9 @@ pub struct Args {
     /// What the command writes, relative to this folder (repeatable) [default: what is found, else standard output]
     #[arg(long, value_name = "PATH")]
     pub output: Vec<String>,
+    /// Name of the case [default: that of the script]
+    #[arg(long, value_name = "NAME", value_parser = plain_name)]
+    pub name: Option<String>,
     /// Say what would be written, and write nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -38,6 +41,16 @@ const ENDS: [&str; 5] = ["safetensors", "npz", "npy", "pt", "pth"];
 /// Lines that `.gitignore` should have.
 const IGNORED: [&str; 2] = [".samebits/", "*.snap.new"];
 
+fn plain_name(text: &str) -> Result<String, String> {
+    let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    if plain { Ok(text.to_owned()) } else { Err("letters, digits, `-` and `_` are expected".to_owned()) }
+}
+
+/// An argument that names a script.
+fn is_script(argument: &str) -> bool {
+    [".py", ".sh", ".jl", ".R"].iter().any(|end| argument.ends_with(end)) && !argument.starts_with(['-', '{'])
+}
+
 /// A file to be written, and why it is not.
 struct Planned {
     path: PathBuf,
@@ -54,7 +67,15 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     }
     Outputs::new(&args.output).map_err(|e| Failure::usage(format!("--{e}")))?;
     let outputs = if args.output.is_empty() { found_outputs(&here) } else { args.output.clone() };
-    let name = case_name(&command);
+    let name = args.name.clone().unwrap_or_else(|| case_name(&command));
+    if let Some(missing) = command[1..].iter().find(|a| is_script(a) && !here.join(a).exists()) {
+        return Err(Failure::usage(format!("{missing}: no such file here; the command is run in this folder")));
+    }
+    let case = here.join(format!("cases/first/{name}.toml"));
+    if case.exists() {
+        let advice = "edit it, or give another name with --name";
+        return Err(Failure::usage(format!("cases/first/{name}.toml is there already; {advice}")));
+    }
     let plan = [
         planned(&here, &format!("cases/first/{name}.toml"), case_text(&command, &outputs)),
         planned(&here, ".github/workflows/samebits.yml", workflow(&here)),
@@ -71,6 +92,9 @@ pub fn main(args: Args) -> Result<u8, Failure> {
         "outputs  {}",
         if outputs.is_empty() { "none: standard output is compared".to_owned() } else { outputs.join(", ") }
     );
+    if command.iter().any(|a| a.starts_with('/')) {
+        say!("note     an absolute path in the command is another one on another machine");
+    }
     say!(
         "next     samebits test, then samebits accept --reason \"first bits\", then commit cases/ snapshots/ .github/ .gitignore"
     );
@@ -142,7 +166,7 @@ fn case_text(command: &[String], outputs: &[String]) -> String {
     format!(
         "about = \"The same bits, run after run\"\ntimeout_s = 1800\n\n[engine]\ncommand = {}\n{outputs}\n\n\
          [arms]\nprocesses = 2                     # further fresh processes\n\
-         vary = [\"hash-seed\", \"env-size\", \"folder-length\", \"locale\", \"time-zone\"]   # must not matter; all: samebits audit --factors\n",
+         vary = [\"hash-seed\", \"env-size\", \"folder-length\", \"threads\", \"cpus\", \"locale\", \"time-zone\"]   # must not matter; all: samebits audit --factors\n",
         list(command)
     )
 }

@@ -185,7 +185,7 @@ fn embedded(case: &Case) -> Result<&Embedded, Failure> {
 fn default_trace(case: &Case, arm: Option<&str>) -> PathBuf {
     let name = case.name.replace('/', "--");
     let arm = arm.map_or_else(String::new, |a| format!(".{a}"));
-    workspace::files().join("runs").join(format!("{name}{arm}.jsonl.zst"))
+    workspace::made_files().join("runs").join(format!("{name}{arm}.jsonl.zst"))
 }
 
 fn head(case: &Case, session: &Session, request: &RunRequest) {

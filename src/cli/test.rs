@@ -188,7 +188,7 @@ fn verify_all(args: &Args, cases: &[Case]) -> Result<Vec<CaseReport>, Failure> {
     let program = std::env::current_exe().map_err(Failure::unverified)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let slots = Slots::new(cores);
-    let work = workspace::files().join("work").join(std::process::id().to_string());
+    let work = workspace::made_files().join("work").join(std::process::id().to_string());
     sweep(&workspace::files().join("work"));
     let options = Options {
         program,

@@ -28,6 +28,17 @@ pub fn files() -> PathBuf {
     std::path::absolute(&folder).unwrap_or(folder)
 }
 
+/// The same, made: with a `.gitignore` of its own where it is the project's, so that nothing of it is committed.
+pub fn made_files() -> PathBuf {
+    let folder = files();
+    let ignore = folder.join(".gitignore");
+    if folder.file_name().is_some_and(|n| n == ".samebits") && !ignore.exists() {
+        // A folder that cannot be written is told where something is written that is needed.
+        let _ = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&ignore, "*\n"));
+    }
+    folder
+}
+
 /// All cases by name.
 pub fn cases() -> Result<BTreeMap<String, PathBuf>, Failure> {
     let folder = root().join("cases");

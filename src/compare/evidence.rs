@@ -197,6 +197,7 @@ pub fn compare_ranks(a: &[Trace], b: &[Trace], scope: &Scope) -> Comparison {
         let same = matches!(one.verdict, Verdict::Same);
         all.verdict = all.verdict.worse(one.verdict);
         all.compared.add(one.compared);
+        all.engine = one.engine;
         if all.first.is_none() {
             (all.first, all.differing) = (one.first, one.differing);
         }

@@ -87,12 +87,14 @@ pub fn render(trace: &Trace) -> String {
 pub fn render_left(left: &Left) -> String {
     let mut text = format!("{SCHEMA}\n");
     for trace in &left.traces {
-        for line in render(trace).lines().skip(1) {
+        // The digest of everything comes last, once.
+        for line in render(trace).lines().skip(1).filter(|l| !l.starts_with("close root ")) {
             let _ = writeln!(text, "rank {} {line}", trace.open.rank);
         }
     }
     for d in left.outputs.list.iter() {
-        let _ = writeln!(text, "output {} {}{:?} {}", d.name, d.word, d.shape, sha256(&d.bytes));
+        let sizes: Vec<String> = d.shape.iter().map(usize::to_string).collect();
+        let _ = writeln!(text, "output {} {}[{}]:{}", d.name, d.word, sizes.join(","), sha256(&d.bytes));
     }
     let _ = writeln!(text, "close root {}", left.key());
     text
@@ -237,10 +239,9 @@ fn parts(key: &str) -> (String, Place, String) {
     let (rank, key) = of_rank(key);
     let kind = key.split(' ').next().unwrap_or_default().to_owned();
     let (mut place, mut name) = (Place { rank, ..Place::default() }, kind.clone());
-    // A name of an output may hold blanks; its type and shape come last.
-    if let Some(rest) = key.strip_prefix("output ") {
-        let at = rest.rfind('[').and_then(|at| rest[..at].rfind(' ')).unwrap_or(rest.len());
-        return (kind, place, rest[..at].to_owned());
+    // A name of an output may hold blanks.
+    if let Some(name) = key.strip_prefix("output ") {
+        return (kind, place, name.to_owned());
     }
     for part in key.split(' ').skip(1) {
         match part.split_once('=') {

@@ -115,12 +115,14 @@ impl Left {
         for trace in &self.traces {
             let prefix = if self.traces.len() > 1 { format!("rank {}: ", trace.open.rank) } else { String::new() };
             let close = trace.close.sha256.iter();
-            all.extend(close.map(|(name, digest)| Digested {
-                name: format!("{prefix}{name}"),
-                dtype:
-                    trace.declared().find(|t| t.name == name).map_or_else(String::new, |t| t.dtype.word().to_owned()),
-                shape: Vec::new(),
-                sha256: *digest,
+            all.extend(close.map(|(name, digest)| {
+                let declared = trace.declared().find(|t| t.name == name);
+                Digested {
+                    name: format!("{prefix}{name}"),
+                    dtype: declared.map_or_else(String::new, |t| t.dtype.word().to_owned()),
+                    shape: declared.map_or_else(Vec::new, |t| t.shape.iter().map(|n| *n as usize).collect()),
+                    sha256: *digest,
+                }
             }));
         }
         all

@@ -24,7 +24,8 @@ type Item<'a> = (&'static str, &'a Body);
 
 /// Compares two traces of one rank.
 pub fn compare(a: &Trace, b: &Trace, scope: &Scope) -> Comparison {
-    let result = Comparison { noted: super::noted::differences(a, b), ..Comparison::empty() };
+    let engine = Some(a.open.engine.clone());
+    let result = Comparison { noted: super::noted::differences(a, b), engine, ..Comparison::empty() };
     let mut work = Work { a, b, scope, result, absent: Vec::new(), altered: Vec::new(), matched: Matched::default() };
     let pairs = [
         ("engines", format!("{:?}", a.open.engine), format!("{:?}", b.open.engine)),

@@ -180,6 +180,9 @@ pub struct Comparison {
     pub left_out: Vec<String>,
     /// differences of identity that are only noted
     pub noted: Vec<String>,
+    /// engine of the traces
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// the command that tells more
     pub next: Option<String>,
 }
@@ -213,7 +216,12 @@ impl Compared {
             (self.fingerprints, "fingerprints"),
             (self.metrics, "metrics"),
         ];
-        let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        let one = |n: u64, what: &str| match (n, what.split_once("s ")) {
+            (1, Some((noun, rest))) => format!("1 {noun} {rest}"),
+            (1, None) if what != "SHA-256" => format!("1 {}", what.trim_end_matches('s')),
+            _ => format!("{n} {what}"),
+        };
+        let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| one(*n, what)).collect();
         let what = if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") };
         if self.records > 0 { format!("{what} in {} records", self.records) } else { what }
     }
@@ -243,6 +251,7 @@ impl Comparison {
             compared: Compared::default(),
             left_out: Vec::new(),
             noted: Vec::new(),
+            engine: None,
             next: None,
         }
     }

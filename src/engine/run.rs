@@ -23,6 +23,9 @@ use crate::trace::record::{
     Coverage, Dtype, Event, Level, NOT_FINITE, Open, Ordered, Place, Resumed, SCHEMA, Status, TensorDecl,
 };
 
+/// Name of the embedded engine in a trace, before its contract.
+pub const NAME: &str = "samebits-dqn";
+
 /// What a run tells while it runs.
 #[derive(Clone, Debug)]
 pub enum Progress {
@@ -121,7 +124,7 @@ impl<'a> Running<'a> {
             schema: SCHEMA.to_owned(),
             rank: 0,
             world_size: 1,
-            engine: format!("samebits-dqn {CONTRACT}"),
+            engine: format!("{NAME} {CONTRACT}"),
             level: self.observer.level(),
             seed: Some(s.settings().engine.seed),
             identity,

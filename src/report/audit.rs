@@ -100,7 +100,10 @@ fn causes(text: &mut String, report: &Report) {
         let names = report.possible.join(", ");
         let _ = writeln!(text, "  possible  {names}: the outcomes fit, but after so few runs that may be chance");
     } else if unexplained && report.suspected.is_empty() && !report.varied.is_empty() {
-        let _ = writeln!(text, "  cause     none of the factors varied explains it: it comes from inside the program");
+        let _ = writeln!(
+            text,
+            "  cause     none of the factors varied explains it: it comes from inside the program, or from what no factor varies: a generator without a seed, the clock, a race, files it shares with other runs, its folder's path"
+        );
     }
 }
 

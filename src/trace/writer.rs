@@ -134,7 +134,9 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = folder_of(path);
     fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().prefix(".samebits-").tempfile_in(folder)?;
+    // As readable as any new file: what the umask leaves.
+    let readable = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666);
+    let mut file = tempfile::Builder::new().prefix(".samebits-").permissions(readable).tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::golden::{self, Golden};
-use super::report::{ArmReport, CaseReport, Options, compare_golden, conclude, extra, stability_words};
+use super::report::{ArmReport, CaseReport, Options, compare_golden, conclude, extra, seed_ignored, stability_words};
 use super::runs::{ArmRun, Runner, needs_base};
 use crate::compare::traces;
 use crate::compare::verdict::{Comparison, Reason, Verdict};
@@ -138,7 +138,7 @@ fn judge_arm(arm: &Arm, base: &Trace, traces: &[Trace]) -> (Verdict, Option<Comp
                 None => (Verdict::unverified(Reason::NoEvidence, "no trace"), None),
             }
         }
-        Relation::Differs => (must_differ(base, traces.first()), None),
+        Relation::Differs => must_differ(base, traces.first()),
     }
 }
 
@@ -148,11 +148,14 @@ pub fn unmoved_generators(base: &Trace, other: &Trace) -> Option<Vec<String>> {
 }
 
 /// Another seed must move every generator and the weights.
-fn must_differ(base: &Trace, other: Option<&Trace>) -> Verdict {
+fn must_differ(base: &Trace, other: Option<&Trace>) -> (Verdict, Option<Comparison>) {
     match other.and_then(|other| unmoved_generators(base, other)) {
-        None => Verdict::unverified(Reason::NoEvidence, "no step record with generators; use level step"),
-        Some(names) if names.is_empty() => Verdict::Same,
-        Some(_) => Verdict::Different,
+        None => {
+            let detail = "no step record with generators; use level step";
+            (Verdict::unverified(Reason::NoEvidence, detail), None)
+        }
+        Some(names) if names.is_empty() => (Verdict::Same, None),
+        Some(names) => seed_ignored(&format!("the generators {}", names.join(", "))),
     }
 }
 
@@ -162,7 +165,7 @@ fn evidence<'a>(runs: &'a [ArmRun], reports: &'a [ArmReport]) -> Evidence<'a> {
         kind: &run.arm.kind,
         traces: run.traces.as_deref().unwrap_or_default(),
         events: &run.events,
-        comparison: report.comparison.as_ref(),
+        comparison: report.comparison.as_ref().filter(|_| matches!(run.arm.relation, Relation::Same(_))),
     };
     Evidence { arms: runs.iter().zip(reports).map(arm).collect() }
 }
@@ -190,7 +193,7 @@ fn judge_golden(
     }
     let Some((name, comparison)) = judged else { return };
     if comparison.verdict == Verdict::Different {
-        report.stability = Some(stability(runner, &plan.arms[0], base, case));
+        report.stability = Some(stability(runner, &plan.arms[0], base, case, options));
     }
     compare_golden(case, options, name, comparison, &Golden::of_trace(base), report);
 }
@@ -212,10 +215,10 @@ fn against(base: &Trace, saved: &Path, scope: &Scope) -> Comparison {
 }
 
 /// Runs the base once more, for information only: the verdict stays.
-fn stability(runner: &Runner<'_>, arm: &Arm, base: &Trace, case: &Case) -> String {
+fn stability(runner: &Runner<'_>, arm: &Arm, base: &Trace, case: &Case, options: &Options<'_>) -> String {
     let again = runner.run_as(arm, "base-again");
     let verdict = again.traces.as_ref().map(|t| traces::compare(base, &t[0], &Scope::default()).verdict);
-    stability_words(case, verdict.as_ref().ok())
+    stability_words(case, options, verdict.as_ref().ok())
 }
 
 /// A mutant case passes when every planted fault is named by its detector and by no other.

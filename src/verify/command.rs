@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::case::unmoved_generators;
 use super::golden::Golden;
-use super::report::{ArmReport, CaseReport, Options, compare_golden, conclude, extra, stability_words};
+use super::report::{ArmReport, CaseReport, Options, compare_golden, conclude, extra, seed_ignored, stability_words};
 use crate::compare::left::{self, Left, Wanted};
 use crate::compare::verdict::{Comparison, Reason, Verdict};
 use crate::launch::factors::{self, Factor, Setting, State, table};
@@ -198,20 +198,20 @@ fn judge(case: &Case, arm: &CommandArm, base: Option<&Left>, run: &Run) -> ArmRe
             let comparison = left::compare(base, left, &case.compare);
             (comparison.verdict.clone(), Some(comparison))
         }
-        (Ok(left), Some(base)) => (must_differ(base, left), None),
+        (Ok(left), Some(base)) => must_differ(base, left),
     };
     let command = format!("samebits run {} --arm {}", case.name, arm.name);
     ArmReport { name: arm.name.clone(), verdict, comparison, seconds: run.seconds, command }
 }
 
 /// Another seed must move every generator that a trace tells of; without one, the evidence.
-fn must_differ(base: &Left, other: &Left) -> Verdict {
+fn must_differ(base: &Left, other: &Left) -> (Verdict, Option<Comparison>) {
     let generators = base.traces.first().zip(other.traces.first()).and_then(|(a, b)| unmoved_generators(a, b));
     match generators {
-        Some(unmoved) if unmoved.is_empty() => Verdict::Same,
-        Some(_) => Verdict::Different,
-        None if base.key() != other.key() => Verdict::Same,
-        None => Verdict::Different,
+        Some(unmoved) if unmoved.is_empty() => (Verdict::Same, None),
+        Some(unmoved) => seed_ignored(&format!("the generators {}", unmoved.join(", "))),
+        None if base.key() != other.key() => (Verdict::Same, None),
+        None => seed_ignored("everything that it leaves"),
     }
 }
 
@@ -234,7 +234,7 @@ fn golden(work: &Work<'_>, options: &Options<'_>, base: &Left, report: &mut Case
     if comparison.verdict == Verdict::Different {
         let again = work.run("base-again", &Setting::default());
         let same = again.left.map(|left| left::compare(base, &left, &Default::default()).verdict);
-        report.stability = Some(stability_words(case, same.as_ref().ok()));
+        report.stability = Some(stability_words(case, options, same.as_ref().ok()));
     }
     compare_golden(case, options, name, comparison, &Golden::of_left(base), report);
 }

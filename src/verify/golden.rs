@@ -10,7 +10,7 @@ use crate::compare::golden::{render, render_left};
 use crate::compare::left::Left;
 use crate::compare::verdict::{Comparison, Reason};
 use crate::digest::sha::{Digest, Hasher, sha256};
-use crate::scenario::case::{Case, Guarantee};
+use crate::scenario::case::{Case, Engine, Guarantee};
 use crate::trace::reader::Trace;
 use crate::trace::writer::write_atomically;
 
@@ -98,7 +98,14 @@ fn case_hashes(case: &Case) -> BTreeMap<String, String> {
     let market = case.embedded().and_then(|e| e.market.as_ref());
     let files = [("case", Some(&case.path)), ("market", market)];
     let hash = |(name, path): (&str, Option<&PathBuf>)| Some((name.to_owned(), tree_digest(path?)?.to_string()));
-    files.into_iter().filter_map(hash).collect()
+    let mut hashes: BTreeMap<String, String> = files.into_iter().filter_map(hash).collect();
+    if let Engine::Command(engine) = &case.engine {
+        // The files that the command names, such as its script.
+        let named = engine.run.command.iter().filter(|a| !a.is_empty() && engine.folder.join(a).is_file());
+        let digest = |a: &String| Some((format!("file {a}"), tree_digest(&engine.folder.join(a))?.to_string()));
+        hashes.extend(named.filter_map(digest));
+    }
+    hashes
 }
 
 /// Content hashes of what decides a golden: `src`, `kernels`, `Cargo.lock`, the case, its market file. Files that do not
@@ -148,14 +155,24 @@ pub fn built_from() -> BTreeMap<String, String> {
     pairs.into_iter().filter(|(_, v)| !v.is_empty()).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
 }
 
-/// Writes a pending snapshot beside the accepted one, or below `folder`.
-pub fn write_pending(case: &Case, found: &Golden, folder: Option<&Path>) -> std::io::Result<PathBuf> {
+fn pending_path(case: &Case, folder: Option<&Path>) -> PathBuf {
     let accepted = path(case);
     let name = format!("{}.new", accepted.file_name().unwrap_or_default().to_string_lossy());
-    let target = match folder {
+    match folder {
         Some(folder) => folder.join(case.suite()).join(name),
         None => accepted.with_file_name(name),
-    };
+    }
+}
+
+/// Removes a pending snapshot of an earlier run, so that it is not accepted by mistake.
+pub fn drop_pending(case: &Case, folder: Option<&Path>) {
+    // There is none as a rule.
+    let _ = fs::remove_file(pending_path(case, folder));
+}
+
+/// Writes a pending snapshot beside the accepted one, or below `folder`.
+pub fn write_pending(case: &Case, found: &Golden, folder: Option<&Path>) -> std::io::Result<PathBuf> {
+    let target = pending_path(case, folder);
     let mut hashes = hashes_now(case);
     hashes.insert("text".to_owned(), sha256(found.text.as_bytes()).to_string());
     write_atomically(&target, snapshot(case, found, &hashes, "pending").as_bytes())?;
@@ -166,7 +183,7 @@ pub fn write_pending(case: &Case, found: &Golden, folder: Option<&Path>) -> std:
 fn snapshot(case: &Case, found: &Golden, hashes: &BTreeMap<String, String>, reason: &str) -> String {
     let mut text = format!("---\nsource: {}\ndescription: {}\ninfo:\n", yaml(&case_file(case)), yaml(reason));
     for (name, digest) in hashes {
-        text.push_str(&format!("  {name}: {digest}\n"));
+        text.push_str(&format!("  {}: {digest}\n", if name.contains(' ') { yaml(name) } else { name.clone() }));
     }
     for (name, value) in found.noted.iter().filter(|(n, _)| !n.starts_with("env.")) {
         text.push_str(&format!("  noted.{name}: {}\n", yaml(value)));
@@ -189,7 +206,8 @@ fn yaml(text: &str) -> String {
 pub fn pending_info(path: &Path) -> Result<BTreeMap<String, String>, String> {
     let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let head = text.split("\n---\n").next().unwrap_or_default();
-    let pair = |line: &str| line.strip_prefix("  ")?.split_once(": ").map(|(k, v)| (k.to_owned(), v.trim().to_owned()));
+    let plain = |k: &str| serde_json::from_str(k).unwrap_or_else(|_| k.to_owned());
+    let pair = |line: &str| line.strip_prefix("  ")?.rsplit_once(": ").map(|(k, v)| (plain(k), v.trim().to_owned()));
     Ok(head.lines().filter_map(pair).collect())
 }
 

@@ -114,7 +114,11 @@ pub fn compare_golden(
     found: &Golden,
     report: &mut CaseReport,
 ) {
-    if comparison.verdict != Verdict::Same && name == "golden" {
+    let arms_agree = report.arms.iter().all(|a| a.verdict == Verdict::Same);
+    if name == "golden" && (comparison.verdict == Verdict::Same || !arms_agree) {
+        // What an earlier test found is not what the case gives now, or not what all its arms give.
+        golden::drop_pending(case, options.pending.as_deref());
+    } else if name == "golden" {
         match golden::write_pending(case, found, options.pending.as_deref()) {
             Ok(path) => {
                 let from = options.pending.as_ref().map_or_else(String::new, |p| format!(" --from {}", p.display()));
@@ -134,10 +138,17 @@ pub fn compare_golden(
     report.arms.push(arm);
 }
 
+/// The verdict on a seed that changes nothing where it must.
+pub fn seed_ignored(what: &str) -> (Verdict, Option<Comparison>) {
+    let noted = vec![format!("another seed must change the bits, and it does not: {what} under both seeds are equal")];
+    (Verdict::Different, Some(Comparison { verdict: Verdict::Different, noted, ..Comparison::empty() }))
+}
+
 /// What one more run of the base says; the verdict stays.
-pub fn stability_words(case: &Case, again: Option<&Verdict>) -> String {
+pub fn stability_words(case: &Case, options: &Options<'_>, again: Option<&Verdict>) -> String {
     let command = format!("samebits run {} --arm base", case.name);
-    let changed = golden::changed_since(case);
+    // Of an earlier job's run nothing is known but what it left.
+    let changed = if options.against.is_none() { golden::changed_since(case) } else { Vec::new() };
     let cause = match changed.is_empty() {
         true => "code, library or hardware changed".to_owned(),
         false => format!("since the golden was accepted these changed: {}", changed.join(", ")),
