@@ -368,7 +368,8 @@ fn knobs_and_seeds_keep_their_promise() {
     assert!(code(&output) == 1 && out(&output).contains("arm knob-mode-other: different"), "{}", out(&output));
     let seed = case_project("open('out/a.bin', 'wb').write(bytes(8))");
     let output = seed.samebits("test");
-    assert!(code(&output) == 1 && out(&output).contains("arm other-seed: different"), "{}", out(&output));
+    let told = out(&output).contains("arm other-seed: different") && out(&output).contains("seeds are equal");
+    assert!(code(&output) == 1 && told, "{}", out(&output));
     let (report, code) = {
         let output = knob.samebits("audit a/numbers --json -n 8 --vary none");
         (serde_json::from_str::<Value>(&out(&output)).unwrap(), output.status.code())
@@ -391,4 +392,48 @@ fn a_saved_run_is_what_a_later_one_is_held_to() {
     project.write("project/run.py", program);
     let changed = project.samebits(&format!("test --against {base}"));
     assert!(code(&changed) == 1 && out(&changed).contains("8 of 8"), "{}", out(&changed));
+}
+
+/// Would fail if bits that an earlier run gave could be accepted, bits that the arms do not agree on became a golden, or
+/// a golden of another size were told as absent.
+#[test]
+fn pending_goldens_are_what_the_case_gives_now() {
+    let project = Project::new("open('out/w.txt', 'w').write(open('state').read())");
+    let engine = "[engine]\ncommand = [\"python3\", \"run.py\"]\noutputs = [\"out/w.txt\"]\n";
+    project.write("project/cases/a/text.toml", &format!("about = \"text\"\n{engine}[arms]\nprocesses = 1\n"));
+    project.write("project/state", "1.0");
+    assert_eq!(code(&project.samebits("test")), 2);
+    assert_eq!(code(&project.samebits("accept --reason first")), 0);
+    project.write("project/state", "1.25");
+    let red = project.samebits("test");
+    assert!(code(&red) == 1 && !out(&red).contains("absent") && out(&red).contains("u8[4]"), "{}", out(&red));
+    project.write("project/state", "1.0");
+    assert_eq!(code(&project.samebits("test")), 0);
+    assert_eq!(code(&project.samebits("accept --reason stale")), 3, "a pending golden outlived a green test");
+    project.write(
+        "project/run.py",
+        "import os, time\nos.makedirs('out', exist_ok=True)\nopen('out/w.txt', 'w').write(str(time.time_ns()))\n",
+    );
+    let unsteady = project.samebits("test");
+    assert_eq!(code(&unsteady), 1, "{}", out(&unsteady));
+    assert_eq!(code(&project.samebits("accept --reason unsteady")), 3, "bits that no two arms share became a golden");
+}
+
+/// Would fail if a refusal of `init`, of a command without `--` or of a variable set twice did not say what to do.
+#[test]
+fn commands_in_the_wrong_place_are_explained() {
+    let project = Project::new("pass");
+    for (arguments, words) in [
+        ("audit -n 2 python3 run.py", "put `--` before the command"),
+        ("audit -n 2 python3", "put `--` before the command"),
+        ("audit -n 2 --env PYTHONHASHSEED=5 -- python3 run.py", "sets it already"),
+        ("init -- python3 nosuch.py", "no such file here"),
+    ] {
+        let output = project.samebits(arguments);
+        assert!(code(&output) == 64 && err(&output).contains(words), "{arguments}: {}", err(&output));
+    }
+    assert_eq!(code(&project.samebits("init --output out/w.txt -- python3 run.py")), 0);
+    let again = project.samebits("init -- python3 run.py");
+    assert!(code(&again) == 64 && err(&again).contains("--name"), "{}", err(&again));
+    assert_eq!(code(&project.samebits("init --name other -- python3 run.py")), 0);
 }
