@@ -37,7 +37,7 @@ class Records(Case):
             self.assertEqual(records[0]["level"], level)
             self.assertEqual([s["step"] for s in steps], [] if level == "off" else [0, 1, 2, 3])
             for step in steps:
-                self.assertEqual(list(step["fp"]), ["model.w", "model.b", "batch", "rng.python"])
+                self.assertEqual(list(step["fp"]), ["rng.python", "batch", "model.w", "model.b"])
                 self.assertEqual("sha256" in step, level == "tensor")
 
     def test_open_and_close(self):
@@ -91,7 +91,7 @@ class Records(Case):
                 random.random()
                 r.step(tensors={"x": 1.0, "sampler": random.Random(3)})
         first, second = (s["fp"] for s in of_kind(read(self.trace()), "step"))
-        self.assertEqual(list(first), ["x", "rng.sampler", "rng.python"])
+        self.assertEqual(list(first), ["rng.python", "rng.sampler", "x"])
         self.assertEqual([first[n] == second[n] for n in ("x", "rng.sampler", "rng.python")], [True, True, False])
         with samebits.record(self.trace(), rng=False) as r:
             r.step(tensors={"x": 1.0})
@@ -178,7 +178,7 @@ class Records(Case):
         with samebits.record(self.trace(), rng=False) as r:
             r.step(model={"a": [1.0, {"b": 2.0}], "pair": Pair(1.0, None), "kind": "mlp"}, tensors={"mask": True})
         records = read(self.trace())
-        names = ["model.a.0", "model.a.1.b", "model.pair.first", "mask"]
+        names = ["mask", "model.a.0", "model.a.1.b", "model.pair.first"]
         self.assertEqual(list(of_kind(records, "step")[0]["fp"]), names)
         self.assertIn("model.kind (str)", of_kind(records, "event")[0]["detail"])
 
