@@ -437,3 +437,82 @@ fn commands_in_the_wrong_place_are_explained() {
     assert!(code(&again) == 64 && err(&again).contains("--name"), "{}", err(&again));
     assert_eq!(code(&project.samebits("init --name other -- python3 run.py")), 0);
 }
+
+/// Would fail if an audit could end `same` without having compared what the program left.
+#[test]
+fn what_is_not_compared_is_not_same() {
+    let project = Project::new("pass");
+    for (program, output, words) in [
+        ("pass", "", "standard output is empty"),
+        ("open('out/x', 'w')", "--output out/x", "nothing to compare"),
+        ("open('/dev/null'); os.mkfifo('out/x')", "--output out/*", "neither a file nor a folder"),
+        ("os.symlink('/etc/hostname', 'out/x')", "--output out/*", "not among the declared outputs"),
+        ("os.symlink('nowhere', 'out/x')", "--output out", "leads nowhere"),
+    ] {
+        project.write("project/run.py", &format!("import os\nos.makedirs('out', exist_ok=True)\n{program}\n"));
+        let output = project.samebits(&format!("audit -n 2 --vary none {output} -- python3 run.py"));
+        assert!(code(&output) == 2 && out(&output).contains(words), "{program}: {}{}", out(&output), err(&output));
+    }
+    let linked = "open('out/a', 'w').write('1')\nos.symlink('a', 'out/latest')";
+    project.write("project/run.py", &format!("import os\nos.makedirs('out', exist_ok=True)\n{linked}\n"));
+    let output = project.samebits("audit -n 2 --vary none --output out/* -- python3 run.py");
+    assert_eq!(code(&output), 0, "{}", out(&output));
+}
+
+/// Would fail if a run could write over the project's own outputs where their folder is a link.
+#[test]
+fn linked_folders_of_outputs_stay_untouched() {
+    let project = Project::new("open('out/w.txt', 'w').write('run')");
+    project.write("real/w.txt", "precious");
+    std::os::unix::fs::symlink(project.path("real"), project.path("project/out")).unwrap();
+    let output = project.samebits("audit -n 2 --vary none --output out/*.txt -- python3 run.py");
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    assert_eq!(fs::read_to_string(project.path("real/w.txt")).unwrap(), "precious");
+}
+
+/// Would fail if an altered plan, a script that changed meanwhile or a damaged outcome could pass for the audit begun.
+#[test]
+fn an_audit_goes_on_only_as_it_began() {
+    let project = Project::new("print(1)");
+    let folder = project.path("a").display().to_string();
+    let again =
+        |more: &str| project.samebits(&format!("audit -n 4 --vary none --dir {folder} {more} -- python3 run.py"));
+    assert_eq!(code(&again("")), 0);
+    let outcome = project.path("a/runs/00002/outcome.json");
+    fs::write(&outcome, &fs::read(&outcome).unwrap()[..50]).unwrap();
+    let repaired = again("--continue");
+    assert!(code(&repaired) == 0 && project.path("a/damaged/00002.json").exists(), "{}", err(&repaired));
+    let plan = fs::read_to_string(project.path("a/audit.json")).unwrap();
+    fs::write(project.path("a/audit.json"), plan.replace("\"runs\": 4", "\"runs\": 1")).unwrap();
+    let altered = again("--continue");
+    assert!(code(&altered) == 64 && err(&altered).contains("altered"), "{}{}", out(&altered), err(&altered));
+    fs::write(project.path("a/audit.json"), plan).unwrap();
+    project.write("project/run.py", "print(2)\n");
+    assert_eq!(code(&again("--continue")), 64, "runs of two programs became one audit");
+}
+
+/// Would fail if a case's scope were not that of its audit, masked output differed from itself, a knob's value named a
+/// folder, or a secret could be written into a case.
+#[test]
+fn cases_of_commands_keep_to_their_bounds() {
+    let project = Project::new("open('out/w', 'w').write('1')\nopen('out/t', 'w').write(str(os.getpid()))");
+    let engine = "about = \"x\"\n[engine]\ncommand = [\"python3\", \"run.py\"]\n";
+    let case = |name: &str, text: &str| project.write(&format!("project/cases/a/{name}.toml"), text);
+    case("scope", &format!("{engine}outputs = [\"out/*\"]\n[arms]\nprocesses = 1\n[compare]\ntensors = [\"out/w\"]\n"));
+    let audit = project.samebits("audit a/scope -n 3 --vary none");
+    assert_eq!(code(&audit), 0, "{}{}", out(&audit), err(&audit));
+    let home = "about = \"x\"\n[engine]\ncommand = [\"python3\", \"-c\", \"import os; print(os.environ['HOME'])\"]\n[arms]\nprocesses = 1\n";
+    case("home", home);
+    let saved = project.path("saved").display().to_string();
+    project.samebits(&format!("test a/home --save {saved}"));
+    let same = project.samebits(&format!("test a/home --against {saved}"));
+    assert_eq!(code(&same), 0, "{}", out(&same));
+    let climbs =
+        "outputs = [\"out/w\"]\n[knobs.m]\nvalues = [\"a\", \"/../../../../climbed\"]\nmust_not_matter = true\n";
+    case("climb", &format!("{}{climbs}", engine.replace("\"run.py\"", "\"run.py\", \"{knob.m}\"")));
+    project.samebits("test a/climb");
+    assert!(!project.path("climbed").exists() && !project.path("../climbed").exists());
+    let secret = project.samebits("init -- python3 run.py --api-key hunter2hunter2");
+    assert!(code(&secret) == 64 && err(&secret).contains("environment"), "{}", err(&secret));
+    assert!(!project.path("project/cases/first").exists());
+}

@@ -65,7 +65,10 @@ def resolved_path(given: Union[str, "os.PathLike[str]", None], rank: int, world:
         raise RecordError(f"{path}: this recorder writes plain files; name it .jsonl (and compress it with zstd after)")
     if not path.name or path.is_dir():
         raise RecordError(f"the trace path {str(named)!r} is a folder or empty; expected a file such as rank-0.jsonl")
-    return (path.with_name(f"rank-{rank}.jsonl") if rank else path), False
+    path = path.with_name(f"rank-{rank}.jsonl") if rank else path
+    if path.exists() and not path.is_file():
+        raise RecordError(f"{path}: neither a regular file nor free to be one; a device or a pipe is not replaced")
+    return path, False
 
 
 def _default_folder(world: int) -> Path:

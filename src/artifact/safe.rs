@@ -3,7 +3,7 @@
 use safetensors::SafeTensors;
 
 use super::Tensor;
-use crate::trace::record::Dtype;
+use crate::trace::record::{Dtype, Ordered};
 
 /// The type that traces have too; None for bytes of another type (F8 and smaller).
 fn dtype(of_file: safetensors::Dtype) -> Option<Dtype> {
@@ -28,7 +28,12 @@ fn dtype(of_file: safetensors::Dtype) -> Option<Dtype> {
 
 /// Tensors of a safetensors file, in the file's order.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Tensor>, String> {
-    let safe = SafeTensors::deserialize(bytes).map_err(|e| format!("not a whole safetensors file: {e}"))?;
+    let whole = |e: String| format!("not a whole safetensors file: {e}");
+    let safe = SafeTensors::deserialize(bytes).map_err(|e| whole(e.to_string()))?;
+    // The library keeps the last of two entries of one name.
+    let length = bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+    let header = usize::try_from(length).ok().and_then(|n| bytes.get(8..n.checked_add(8)?)).unwrap_or_default();
+    serde_json::from_slice::<Ordered<serde::de::IgnoredAny>>(header).map_err(|e| whole(e.to_string()))?;
     let mut views: Vec<_> = safe.tensors();
     views.sort_by_key(|(_, view)| view.data().as_ptr() as usize - bytes.as_ptr() as usize);
     let tensor = |(name, view): (String, safetensors::tensor::TensorView<'_>)| Tensor {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::design::shuffle;
 use super::outcome::{Class, Outcome};
+use super::stats::wilson;
 use crate::bits::philox::stream_key;
 use crate::launch::factors::{Factor, State};
 
@@ -62,7 +63,8 @@ pub fn candidates(factors: &[Factor], outcomes: &[&Outcome], seed: u64) -> Vec<C
     found
 }
 
-/// How the runs under a setting, against those "as is", would explain the split, and the rate of the variation.
+/// How the runs under a setting, against those "as is", would explain the split, and the rate of the variation: at least
+/// that, with 97.5 % confidence, since the setting was chosen for looking good.
 fn explains(levels: &[usize], classes: &[usize], level: usize) -> Option<(Kind, f64)> {
     let of = |wanted: usize| -> Vec<usize> {
         levels.iter().zip(classes).filter(|(l, _)| **l == wanted).map(|(_, c)| *c).collect()
@@ -75,13 +77,13 @@ fn explains(levels: &[usize], classes: &[usize], level: usize) -> Option<(Kind, 
     }
     if a.len() > 1 && b.len() == 1 && under.len() > 1 {
         let largest = a.iter().map(|c| plain.iter().filter(|x| *x == c).count()).max().unwrap_or(0);
-        return Some((Kind::Pins, 1.0 - largest as f64 / plain.len() as f64));
+        return Some((Kind::Pins, wilson(plain.len() - largest, plain.len()).0));
     }
     if a.is_disjoint(&b) {
         return Some((Kind::Switches, 1.0));
     }
     let outside = under.iter().filter(|c| !a.contains(c)).count();
-    (a.len() == 1 && outside > 0).then(|| (Kind::Unsettles, outside as f64 / under.len() as f64))
+    (a.len() == 1 && outside > 0).then(|| (Kind::Unsettles, wilson(outside, under.len()).0))
 }
 
 /// Pairs of runs with equal setting and equal class.
@@ -113,7 +115,7 @@ mod tests {
         let levels = [0, 0, 0, 0, 1, 1, 1];
         assert_eq!(explains(&levels, &[1, 2, 3, 4, 5, 5, 5], 1).unwrap().0, Kind::Pins);
         assert_eq!(explains(&levels, &[1, 1, 1, 1, 2, 2, 2], 1).unwrap().0, Kind::Switches);
-        assert_eq!(explains(&levels, &[1, 1, 1, 1, 1, 2, 3], 1).unwrap(), (Kind::Unsettles, 2.0 / 3.0));
+        assert_eq!(explains(&levels, &[1, 1, 1, 1, 1, 2, 3], 1).unwrap(), (Kind::Unsettles, wilson(2, 3).0));
         assert_eq!(explains(&levels, &[1, 1, 2, 1, 1, 1, 2], 1), None);
         assert_eq!(explains(&levels, &[1; 7], 1), None);
         assert_eq!(explains(&levels, &[1; 7], 2), None);

@@ -16,7 +16,7 @@ const RUNS_MIN: usize = 3;
 /// Most runs of each group; a variation rarer than these could show is not put to the test.
 const RUNS_MAX: usize = 40;
 /// Chance that a variation that is there is missed in one group.
-const MISS: f64 = 0.01;
+const MISS: f64 = 0.05;
 
 /// A named cause, and what its runs said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::design::Levels;
-use crate::compare::left::Digested;
+use crate::compare::left::{Digested, Wanted};
 use crate::compare::verdict::Reason;
 use crate::digest::sha::Digest;
 
@@ -21,6 +21,8 @@ pub struct Outcome {
     pub end: Ending,
     /// the digest of all evidence; runs with equal keys left the same bits
     pub key: Option<Digest>,
+    /// what counted as evidence
+    pub wanted: Option<Wanted>,
     /// the evidence, tensor by tensor
     pub evidence: Vec<Digested>,
     /// what the evidence is, in words

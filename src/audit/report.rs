@@ -151,6 +151,9 @@ impl Ending {
 pub fn verdict(main: &[&Outcome]) -> Verdict {
     let left = classes(main).iter().filter(|(c, _)| matches!(c, Class::Left(_))).count();
     let broke: Vec<&&Outcome> = main.iter().filter(|o| matches!(o.class(), Class::Broke(_))).collect();
+    if main.len() < 2 {
+        return Verdict::unverified(Reason::NoEvidence, "fewer than two runs: nothing was compared");
+    }
     match (left, broke.first()) {
         (0 | 1, Some(first)) => {
             let detail = format!("{} of {} runs: {}", broke.len(), main.len(), first.end.words());

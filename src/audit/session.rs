@@ -17,7 +17,6 @@ use crate::launch::factors::{Factor, Setting, State, padded, together, variable}
 use crate::launch::job::{Job, Ran, STDOUT, TRACES};
 use crate::launch::process::{End, INTERRUPTED, KILLED};
 use crate::launch::slots::Slots;
-use crate::scenario::case::Scope;
 
 /// Suspected causes that are put to the test at most.
 const CANDIDATES: usize = 4;
@@ -126,10 +125,9 @@ impl<'a> Session<'a> {
         report.volatile.killed_before = main.iter().filter(|o| o.volatile.killed_before > 0).map(|o| o.run).collect();
         // What was killed is not how the program ends by itself, so nothing is concluded from it.
         if report.classes.len() > 1 && report.killed.is_empty() {
-            self.explain(&all, seed, &mut report)?;
-        }
-        if report.causes.iter().any(Cause::is_confirmed) {
-            report.rate = None;
+            let unexplained = self.explain(&all, seed, &mut report)?;
+            // What is left to vary where the causes are held still.
+            report.rate = super::report::numbers(&unexplained).0;
         }
         report.confirming = self.next - n;
         report.next = self.next_step(&report);
@@ -156,7 +154,7 @@ impl<'a> Session<'a> {
         while let (None, Some((one, more))) = (self.wanted, rest.split_first()) {
             let outcome = self.run(one)?;
             if outcome.end == Ending::Ran {
-                self.wanted = outcome.evidence_kind();
+                self.wanted = outcome.wanted;
             }
             done.push(outcome);
             rest = more;
@@ -253,7 +251,8 @@ impl<'a> Session<'a> {
             run: planned.run,
             stage: planned.stage.clone(),
             levels: planned.levels.clone(),
-            key: left.as_ref().map(Left::key),
+            key: left.as_ref().map(|l| l.key(&self.job.scope)),
+            wanted: left.is_some().then_some(wanted),
             evidence: left.as_ref().map(Left::digests).unwrap_or_default(),
             words: left.as_ref().map(Left::words).unwrap_or_default(),
             end,
@@ -273,7 +272,8 @@ impl<'a> Session<'a> {
         runs.sort_unstable();
         runs.dedup();
         match runs.len() > KEPT {
-            true => runs.pop().map_or(Ok(()), |last| self.store.drop_files(last)),
+            // Files that cannot be removed stay: they are no reason to lose the audit.
+            true => runs.pop().map_or(Ok(()), |last| self.store.drop_files(last).or(Ok(()))),
             false => Ok(()),
         }
     }
@@ -293,7 +293,7 @@ impl<'a> Session<'a> {
         let Some(base) = self.left(first.first) else { return };
         for class in others.iter_mut().filter(|c| c.of > 0) {
             let Some(other) = self.left(class.first) else { continue };
-            let comparison = left::compare(&base, &other, &Scope::default());
+            let comparison = left::compare(&base, &other, &self.job.scope);
             class.differing = differing(&base, &other);
             class.difference = Some(first_words(&base, &other, &comparison));
             if report.volatile.differing_runs.is_none() && comparison.verdict == Verdict::Different {
@@ -317,7 +317,7 @@ impl<'a> Session<'a> {
     }
 
     /// Puts suspected causes to the test until the split is explained.
-    fn explain(&mut self, main: &[&Outcome], seed: u64, report: &mut Report) -> Result<(), Stop> {
+    fn explain<'o>(&mut self, main: &[&'o Outcome], seed: u64, report: &mut Report) -> Result<Vec<&'o Outcome>, Stop> {
         let mut unexplained: Vec<&Outcome> = main.to_vec();
         let (mut tested, mut parts, mut held) = (Vec::new(), Vec::new(), Vec::new());
         while tested.len() < CANDIDATES {
@@ -356,7 +356,7 @@ impl<'a> Session<'a> {
             report.causes.push(cause);
         }
         report.causes.sort_by_key(|c| (!c.is_confirmed(), !c.alone));
-        Ok(())
+        Ok(unexplained)
     }
 
     /// A cause that was not the only one, put to the test again with the other causes held still.
@@ -473,14 +473,6 @@ impl<'a> Session<'a> {
 
 fn killed(outcomes: &[Outcome]) -> Vec<usize> {
     outcomes.iter().filter(|o| o.end == Ending::Killed).map(|o| o.run).collect()
-}
-
-impl Outcome {
-    /// What the evidence of this run was.
-    fn evidence_kind(&self) -> Option<Wanted> {
-        let stdout = self.evidence.len() == 1 && self.evidence[0].name == STDOUT;
-        Some(if stdout { Wanted::Stdout } else { Wanted::Traces })
-    }
 }
 
 /// The run's folder as a placeholder, so that equal failures are told alike.

@@ -123,7 +123,16 @@ impl Store {
         if !path.exists() {
             return Ok(None);
         }
-        let outcome: Outcome = read(&path)?;
+        let outcome: Outcome = match read(&path) {
+            Ok(outcome) => outcome,
+            // Outcomes appear whole, so something damaged it; it stays beside the run that is made again.
+            Err(_) => {
+                let folder = self.folder.join("damaged");
+                fs::create_dir_all(&folder).map_err(|e| named(&folder, e))?;
+                fs::rename(&path, folder.join(format!("{run:05}.json"))).map_err(|e| named(&path, e))?;
+                return Ok(None);
+            }
+        };
         match outcome.run == run {
             true => Ok(Some(outcome)),
             false => Err(named(&path, format!("it is of run {}", outcome.run))),

@@ -45,9 +45,9 @@ pub struct Args {
     /// Runs at a time [default: the cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
-    /// Seconds for one run; its process group is ended then
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
-    pub timeout: u64,
+    /// Seconds for one run; its process group is ended then [default: 3600, or the case's]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: Option<u64>,
     /// Seed of the order and of the settings of the runs
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
@@ -152,8 +152,10 @@ fn job_of_case(args: &Args, name: &str) -> Result<Job, Failure> {
     let samebits = std::env::current_exe().map_err(Failure::unverified)?;
     if let Engine::Command(engine) = &case.engine {
         let job = crate::verify::command::job(&case, engine, &samebits, &workspace::files());
-        return Ok(Job { level: args.level, ..job });
+        let limit = args.timeout.map_or(job.limit, Duration::from_secs);
+        return Ok(Job { level: args.level, limit, ..job });
     }
+    let scope = case.compare.clone();
     let path = std::path::absolute(&case.path).map_err(Failure::unverified)?;
     let (Some(program), Some(path)) = (samebits.to_str(), path.to_str()) else {
         return Err(Failure::usage("paths of this program and of the case must be UTF-8"));
@@ -169,9 +171,10 @@ fn job_of_case(args: &Args, name: &str) -> Result<Job, Failure> {
         project: root,
         leave_out,
         outputs: Outputs::default(),
-        limit: Duration::from_secs(args.timeout),
+        limit: Duration::from_secs(args.timeout.unwrap_or(3600)),
         level: args.level,
         seed: None,
+        scope,
     })
 }
 
@@ -199,17 +202,22 @@ fn job_of_command(args: &Args) -> Result<Job, Failure> {
         project: here,
         leave_out: leave_out.into_iter().flatten().collect(),
         outputs: Outputs::new(&args.output).map_err(|e| Failure::usage(format!("--{e}")))?,
-        limit: Duration::from_secs(args.timeout),
+        limit: Duration::from_secs(args.timeout.unwrap_or(3600)),
         level: args.level,
         seed: None,
+        scope: Default::default(),
     })
 }
 
 /// Digest of everything that decides what an audit does.
 fn digest(args: &Args, job: &Job) -> Digest {
+    // Runs of two versions of a script are no runs of one program.
+    let named = job.argv.iter().filter(|a| job.project.join(a).is_file());
+    let scripts: Vec<_> = named.map(|a| crate::verify::golden::tree_digest(&job.project.join(a))).collect();
     let options = serde_json::json!({
-        "command": job.argv, "folder": job.project, "n": args.n, "output": args.output, "vary": args.vary,
-        "env": args.env, "timeout": args.timeout, "seed": args.seed, "level": args.level, "jobs": jobs(args) > 1,
+        "command": job.argv, "folder": job.project, "n": args.n, "output": job.outputs.texts(), "vary": args.vary,
+        "env": args.env, "timeout": job.limit.as_secs(), "seed": args.seed, "level": args.level, "jobs": jobs(args) > 1,
+        "set": job.env, "knobs": job.knobs, "run_seed": job.seed, "scope": job.scope, "scripts": scripts,
     });
     sha256(options.to_string().as_bytes())
 }
@@ -230,6 +238,13 @@ fn open(args: &Args, job: &Job) -> Result<(Store, Manifest), Failure> {
                 manifest.command
             );
             return Err(Failure::usage(detail));
+        }
+        let plan = (manifest.runs, manifest.seed, &manifest.outputs);
+        if plan != (args.n as usize, args.seed, &job.outputs.texts()) {
+            return Err(Failure::usage(format!(
+                "{}: its audit.json is not what was written: altered",
+                folder.display()
+            )));
         }
         return Ok((store, manifest));
     }

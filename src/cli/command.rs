@@ -12,7 +12,7 @@ use crate::say;
 use crate::scenario::case::Case;
 use crate::scenario::command::CommandEngine;
 use crate::scenario::document::suggestion;
-use crate::verify::command::{CommandArm, arms, job, what_is_left};
+use crate::verify::command::{CommandArm, arms, folder_name, job, what_is_left};
 
 /// Most outputs that are listed.
 const LISTED: usize = 40;
@@ -26,7 +26,8 @@ pub fn main(args: &Args, case: &Case, engine: &CommandEngine) -> Result<u8, Fail
     if let Some(level) = args.level {
         job.level = level;
     }
-    let folder = workspace::made_files().join("runs").join(format!("{}.{}", case.name.replace('/', "--"), arm.name));
+    let name = format!("{}.{}", case.name.replace('/', "--"), folder_name(&arm.name));
+    let folder = workspace::made_files().join("runs").join(name);
     let folder = std::path::absolute(folder).map_err(Failure::unverified)?;
     if folder.exists() {
         std::fs::remove_dir_all(&folder).map_err(|e| Failure::unverified(format!("{}: {e}", folder.display())))?;
@@ -93,13 +94,13 @@ fn print(folder: &std::path::Path, ran: &Ran, left: &Left) {
     if digests.len() > LISTED {
         say!("and {} more", digests.len() - LISTED);
     }
-    say!("all      {}", left.key());
+    say!("all      {}", left.key(&Default::default()));
     say!("folder   {} ({:.1} s)", workspace::shown(folder), ran.finished.elapsed.as_secs_f64());
 }
 
 fn json_of(case: &Case, folder: &std::path::Path, ran: &Ran, left: &Left) -> serde_json::Value {
     json!({
-        "schema": "samebits-run/1", "case": case.name, "evidence": left.digests(), "all": left.key().to_string(),
+        "schema": "samebits-run/1", "case": case.name, "evidence": left.digests(), "all": left.key(&Default::default()).to_string(),
         "folder": folder, "stdout": folder.join(STDOUT), "traces": folder.join(TRACES),
         "seconds": ran.finished.elapsed.as_secs_f64(),
     })

@@ -11,6 +11,7 @@ use crate::launch::surroundings::find;
 use crate::say;
 use crate::scenario::case::Case;
 use crate::scenario::outputs::Outputs;
+use crate::trace::privacy::Mask;
 use crate::trace::writer::write_atomically;
 
 /// Arguments of `samebits init`.
@@ -67,6 +68,10 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     }
     Outputs::new(&args.output).map_err(|e| Failure::usage(format!("--{e}")))?;
     let outputs = if args.output.is_empty() { found_outputs(&here) } else { args.output.clone() };
+    if Mask::from_environment().and_arguments(&command).hides(&command.join(" ")) {
+        let advice = "a case is committed; hand it to the command through the environment";
+        return Err(Failure::usage(format!("the command holds what looks like a secret: {advice}")));
+    }
     let name = args.name.clone().unwrap_or_else(|| case_name(&command));
     if let Some(missing) = command[1..].iter().find(|a| is_script(a) && !here.join(a).exists()) {
         return Err(Failure::usage(format!("{missing}: no such file here; the command is run in this folder")));

@@ -96,7 +96,7 @@ pub fn render_left(left: &Left) -> String {
         let sizes: Vec<String> = d.shape.iter().map(usize::to_string).collect();
         let _ = writeln!(text, "output {} {}[{}]:{}", d.name, d.word, sizes.join(","), sha256(&d.bytes));
     }
-    let _ = writeln!(text, "close root {}", left.key());
+    let _ = writeln!(text, "close root {}", left.key(&Default::default()));
     text
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::evidence::{self, Evidence, Tensors, Unusable, unusable};
 use super::tensors::Tensor;
+use super::traces::wants_tensor;
 use super::verdict::{Comparison, Reason, Verdict};
 use crate::digest::sha::{Digest, Hasher, sha256};
 use crate::launch::job::{STDOUT, TRACES};
@@ -24,7 +25,8 @@ pub struct Left {
 }
 
 /// What counts as evidence of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Wanted {
     /// declared outputs, and traces if there are any
     Outputs,
@@ -68,7 +70,13 @@ pub fn read(run: &Path, work: &Path, outputs: &Outputs, stdout: &[u8], wanted: W
         }
         Wanted::Stdout => left.outputs.list.push(text(stdout)),
     }
-    Ok(left)
+    let nothing = left.outputs.list.iter().all(|t| t.bytes.is_empty())
+        && left.traces.iter().all(|t| t.bodies.is_empty() && t.close.sha256.is_empty());
+    match (nothing, wanted) {
+        (false, _) => Ok(left),
+        (true, Wanted::Stdout) => Err(unusable(Reason::NoEvidence, "standard output is empty: declare what it writes")),
+        (true, _) => Err(unusable(Reason::NoEvidence, "everything that it left is empty: nothing to compare")),
+    }
 }
 
 fn text(stdout: &[u8]) -> Tensor {
@@ -85,7 +93,33 @@ fn declared(work: &Path, outputs: &Outputs) -> Result<Tensors, Unusable> {
     let mut files: Vec<PathBuf> = found.into_iter().flat_map(|(_, files)| files).collect();
     files.sort();
     files.dedup();
+    for file in &files {
+        check_entry(work, file, &files)?;
+    }
     evidence::artifacts(work, &files)
+}
+
+/// An output is a regular file, or a link to one that is an output itself: what lies elsewhere would not be compared.
+fn check_entry(work: &Path, file: &Path, files: &[PathBuf]) -> Result<(), Unusable> {
+    let path = work.join(file);
+    let refuse = |what: String| Err(unusable(Reason::NoEvidence, format!("the output {}: {what}", file.display())));
+    let kind = match std::fs::symlink_metadata(&path) {
+        Ok(kind) => kind,
+        Err(e) => return refuse(e.to_string()),
+    };
+    if kind.is_file() {
+        return Ok(());
+    }
+    if !kind.is_symlink() {
+        return refuse("neither a file nor a folder; its contents cannot be compared".to_owned());
+    }
+    let (Ok(target), Ok(root)) = (path.canonicalize(), work.canonicalize()) else {
+        return refuse("a link that leads nowhere".to_owned());
+    };
+    match target.strip_prefix(&root) {
+        Ok(inside) if files.iter().any(|f| f == inside) => Ok(()),
+        _ => refuse("a link to what is not among the declared outputs; declare that, or write it here".to_owned()),
+    }
 }
 
 /// Name, type, shape and SHA-256 of a tensor.
@@ -128,22 +162,40 @@ impl Left {
         all
     }
 
-    /// One digest of everything that is compared: runs with equal keys left the same bits.
-    pub fn key(&self) -> Digest {
+    /// One digest of everything that is compared: runs with equal keys left the same bits. What lies outside the scope
+    /// counts for nothing.
+    pub fn key(&self, scope: &Scope) -> Digest {
+        let (kind, fold) = (|k: &str| scope.kinds.is_empty() || scope.kinds.iter().any(|s| s == k), &scope.folds);
+        let wants = |name: &str| wants_tensor(scope, name);
         let mut hasher = Hasher::default();
         let mut line = |text: String| {
             hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
         };
-        for t in self.outputs.list.iter() {
+        for t in self.outputs.list.iter().filter(|t| wants(&t.name)) {
             line(format!("output {} {}{:?} {}", t.name, t.word, t.shape, sha256(&t.bytes)));
         }
         for trace in &self.traces {
             line(format!("rank {} of {} {}", trace.open.rank, trace.open.world_size, trace.open.engine));
-            trace.declared().for_each(|t| line(format!("{} {}{:?}", t.name, t.dtype.word(), t.shape)));
-            for (kind, body) in &trace.bodies {
-                line(format!("{kind} {}", serde_json::to_string(body).unwrap_or_default()));
+            trace
+                .declared()
+                .filter(|t| wants(&t.name))
+                .for_each(|t| line(format!("{} {}{:?}", t.name, t.dtype.word(), t.shape)));
+            let in_fold = |f: Option<u32>| fold.is_empty() || f.is_some_and(|f| fold.contains(&f));
+            for (of, body) in trace.bodies.iter().filter(|(k, b)| kind(k) && in_fold(b.place.fold)) {
+                let mut body = body.clone();
+                body.fp.0.retain(|(name, _)| wants(name));
+                body.sha256.0.retain(|(name, _)| wants(name));
+                body.values.0.retain(|(name, _)| wants(name));
+                if !scope.tensors.is_empty() {
+                    body.metrics.0.clear();
+                }
+                line(format!("{of} {}", serde_json::to_string(&body).unwrap_or_default()));
             }
-            line(format!("close {:?} {}", trace.close.status, trace.close.root));
+            if kind("close") && fold.is_empty() {
+                line(format!("close {:?}", trace.close.status));
+                let finals = trace.close.sha256.iter().filter(|(name, _)| wants(name));
+                finals.for_each(|(name, digest)| line(format!("{name} {digest}")));
+            }
         }
         hasher.finish()
     }

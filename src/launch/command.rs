@@ -21,7 +21,13 @@ pub fn run(samebits: &Path, launch: &Launch, limit: Duration) -> std::io::Result
     let mut command = Command::new(samebits);
     command.arg("launch").stdout(Stdio::from(stdout.try_clone()?));
     let text = request(launch)?;
-    let finished = process::supervise(command, &text, limit)?;
+    let mut finished = process::supervise(command, &text, limit)?;
+    let size = stdout.seek(SeekFrom::End(0))?;
+    if size > STDOUT_LIMIT {
+        let what = format!("{size} bytes of standard output; at most {STDOUT_LIMIT} are kept");
+        finished.end = process::End::Failed(what);
+        return Ok((finished, Vec::new()));
+    }
     Ok((finished, whole(&mut stdout)?))
 }
 
@@ -42,10 +48,6 @@ fn request(launch: &Launch) -> std::io::Result<String> {
 }
 
 fn whole(file: &mut File) -> std::io::Result<Vec<u8>> {
-    let size = file.seek(SeekFrom::End(0))?;
-    if size > STDOUT_LIMIT {
-        return Err(std::io::Error::other(format!("{size} bytes of standard output; at most {STDOUT_LIMIT} are kept")));
-    }
     file.rewind()?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::scenario::outputs::{Outputs, sorted};
 
+/// How deep folders that may hold outputs nest.
+const DEPTH_MAX: usize = 32;
 /// Most entries of a project that are linked.
 const ENTRIES_MAX: usize = 100_000;
 
@@ -36,8 +38,13 @@ impl Fill<'_> {
                 let advice = "start in a smaller folder, or name outputs more narrowly";
                 return Err(io::Error::other(format!("more than {ENTRIES_MAX} entries to link; {advice}")));
             }
-            let is_folder = entry.file_type()?.is_dir();
-            if self.leave_out.contains(&from) {
+            // A link to a folder is one too, or outputs would be written to where it leads.
+            let is_folder = std::fs::metadata(&from).is_ok_and(|m| m.is_dir());
+            if inside.components().count() > DEPTH_MAX {
+                let what = format!("{}: folders or links nest deeper than {DEPTH_MAX}", from.display());
+                return Err(io::Error::other(what));
+            }
+            if self.leave_out.iter().any(|out| is_one(out, &from)) {
                 continue;
             }
             match (is_folder, self.outputs.is_output(&path)) {
@@ -52,6 +59,13 @@ impl Fill<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether two paths lead to one thing.
+fn is_one(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |p: &Path| fs::metadata(p).ok().map(|m| (m.dev(), m.ino()));
+    a == b || id(a).is_some_and(|x| id(b) == Some(x))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::folder::fill;
 use super::load::Load;
 use super::process::Finished;
 use super::surroundings::Launch;
+use crate::scenario::case::Scope;
 use crate::scenario::outputs::Outputs;
 use crate::trace::privacy::Mask;
 use crate::trace::record::Level;
@@ -47,6 +48,8 @@ pub struct Job {
     pub level: Level,
     /// seed asked for
     pub seed: Option<u64>,
+    /// what is compared
+    pub scope: Scope,
 }
 
 /// A run that ended.
@@ -56,7 +59,7 @@ pub struct Ran {
     pub work: PathBuf,
     /// how it ended
     pub finished: Finished,
-    /// what it wrote to standard output
+    /// what it wrote to standard output, secrets masked
     pub stdout: Vec<u8>,
 }
 
@@ -84,7 +87,9 @@ impl Job {
         let (mut finished, stdout) = result?;
         let mask = self.mask();
         finished.stderr = mask.apply(&finished.stderr);
-        fs::write(folder.join(STDOUT), masked(&mask, &stdout))?;
+        // What is kept and what is compared are the same bytes.
+        let stdout = masked(&mask, &stdout);
+        fs::write(folder.join(STDOUT), &stdout)?;
         Ok(Ran { work, finished, stdout })
     }
 

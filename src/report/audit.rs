@@ -28,9 +28,10 @@ pub fn text(report: &Report) -> String {
         let _ = writeln!(text, "  bound     at 95 % confidence fewer than {} of {of} differ", percent(bound));
     }
     if let Some(rate) = report.rate {
+        let held = if report.causes.iter().any(|c| c.alone) { " with the causes below held still" } else { "" };
         let _ = writeln!(
             text,
-            "  rate      {} of {} runs outside the largest class: {} (95 % interval {} to {})",
+            "  rate      {} of {} runs{held} outside the largest class: {} (95 % interval {} to {})",
             rate.outside,
             rate.of,
             percent(rate.outside as f64 / rate.of as f64),
@@ -100,6 +101,16 @@ fn causes(text: &mut String, report: &Report) {
         let names = report.possible.join(", ");
         let _ = writeln!(text, "  possible  {names}: the outcomes fit, but after so few runs that may be chance");
     } else if unexplained && report.suspected.is_empty() && !report.varied.is_empty() {
+        let distinct = report.classes.iter().all(|c| c.runs == 1);
+        let few = report.runs < 8;
+        if distinct || few {
+            let why = if distinct { "every run differs from every other" } else { "the runs are too few" };
+            let _ = writeln!(
+                text,
+                "  cause     could not be told: {why}; often a generator without a seed, the clock, or the run's own path"
+            );
+            return;
+        }
         let _ = writeln!(
             text,
             "  cause     none of the factors varied explains it: it comes from inside the program, or from what no factor varies: a generator without a seed, the clock, a race, files it shares with other runs, its folder's path"

@@ -208,6 +208,12 @@ fn check_knobs(document: &Document, file: &File) -> Result<(), CaseError> {
         if let Some((_, twice)) = knob.values.iter().enumerate().find(|(i, v)| knob.values[..*i].contains(v)) {
             return Err(document.refuse(&key, format!("{twice:?} stands twice")));
         }
+        // Two knobs must not give arms of one name.
+        let prefix = |other: &&String| other.starts_with(&format!("{name}-")) || name.starts_with(&format!("{other}-"));
+        if let Some(other) = file.knobs.keys().find(prefix) {
+            let detail = format!("{name:?} and {other:?}: one name begins with the other and `-`; rename one");
+            return Err(document.refuse("knobs", detail));
+        }
         let used = format!("{{knob.{name}}}");
         let uses = file.engine.command.iter().chain(file.engine.env.values()).any(|t| t.contains(&used));
         if !uses {

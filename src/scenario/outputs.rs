@@ -51,7 +51,8 @@ impl Outputs {
         self.patterns.iter().any(|(_, parts)| may_start(parts, &names(path)))
     }
 
-    /// Files that a run wrote, by pattern; links are not followed. A pattern that names a folder means all files in it.
+    /// What a run wrote, by pattern: files, and links and other things that are no folder, for the reader to judge. A
+    /// pattern that names a folder means everything in it.
     pub fn found(&self, folder: &Path) -> io::Result<Vec<(String, Vec<PathBuf>)>> {
         let mut all = Vec::new();
         files(folder, Path::new(""), &mut all)?;
@@ -95,7 +96,7 @@ fn files(root: &Path, inside: &Path, found: &mut Vec<PathBuf>) -> io::Result<()>
         let kind = entry.file_type()?;
         if kind.is_dir() {
             files(root, &path, found)?;
-        } else if kind.is_file() {
+        } else {
             found.push(path);
         }
     }

@@ -64,6 +64,11 @@ impl Mask {
         self
     }
 
+    /// True for a text with a secret in it.
+    pub fn hides(&self, text: &str) -> bool {
+        self.secrets.iter().any(|s| text.contains(s.as_str())) || mask_pairs(text) != text
+    }
+
     /// The text with secrets as `<masked>`, home, host and user as placeholders, and the values of secret-looking
     /// `name=value` and `--name value` words masked.
     pub fn apply(&self, text: &str) -> String {

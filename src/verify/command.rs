@@ -13,7 +13,7 @@ use crate::launch::factors::{self, Factor, Setting, State, table};
 use crate::launch::job::{Job, Ran, STDOUT, TRACES};
 use crate::launch::process::End;
 use crate::launch::slots::Slots;
-use crate::scenario::case::Case;
+use crate::scenario::case::{Case, Scope};
 use crate::scenario::command::CommandEngine;
 use crate::scenario::outputs::Outputs;
 
@@ -47,6 +47,19 @@ pub fn job(case: &Case, engine: &CommandEngine, samebits: &Path, files: &Path) -
         limit: Duration::from_secs(case.timeout_s),
         level: case.level,
         seed: engine.run.seed,
+        scope: case.compare.clone(),
+    }
+}
+
+/// A name for an arm's folder: values of knobs may hold anything.
+pub fn folder_name(arm: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    match arm.chars().all(plain) && arm.len() < 100 {
+        true => arm.to_owned(),
+        false => {
+            let slug: String = arm.chars().take(40).map(|c| if plain(c) { c } else { '-' }).collect();
+            format!("{slug}.{}", &crate::digest::sha::sha256(arm.as_bytes()).to_string()[..12])
+        }
     }
 }
 
@@ -115,7 +128,7 @@ struct Work<'a> {
 impl Work<'_> {
     fn run(&self, name: &str, setting: &Setting) -> Run {
         let _taken = self.slots.take(if setting.alone { usize::MAX } else { 1 });
-        let folder = self.folder.join(name);
+        let folder = self.folder.join(folder_name(name));
         let failed = |e: String| Run { left: Err(Verdict::unverified(Reason::EngineFailed, e)), seconds: 0.0 };
         if let Err(e) = fs::create_dir_all(&folder) {
             return failed(format!("{}: {e}", folder.display()));
@@ -210,7 +223,7 @@ fn must_differ(base: &Left, other: &Left) -> (Verdict, Option<Comparison>) {
     match generators {
         Some(unmoved) if unmoved.is_empty() => (Verdict::Same, None),
         Some(unmoved) => seed_ignored(&format!("the generators {}", unmoved.join(", "))),
-        None if base.key() != other.key() => (Verdict::Same, None),
+        None if base.key(&Scope::default()) != other.key(&Scope::default()) => (Verdict::Same, None),
         None => seed_ignored("everything that it leaves"),
     }
 }
@@ -244,7 +257,7 @@ fn against(work: &Work<'_>, base: &Left, saved: &Path) -> Comparison {
         let detail = format!("{} does not exist; the earlier run did not save this case", saved.display());
         return Comparison::unverified(Reason::NoGolden, detail);
     }
-    let stdout = match fs::read(saved.join(STDOUT)) {
+    let stdout = match crate::trace::files::read(&saved.join(STDOUT), crate::launch::command::STDOUT_LIMIT) {
         Ok(stdout) => stdout,
         Err(e) => return Comparison::unverified(Reason::NoEvidence, format!("{}: {e}", saved.display())),
     };

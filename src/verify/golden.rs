@@ -76,6 +76,9 @@ pub fn accepted(case: &Case) -> Result<Option<String>, String> {
 
 /// Text of a snapshot file.
 pub fn read(path: &Path) -> Result<String, String> {
+    if !path.is_file() {
+        return Err(format!("{}: not a regular file", path.display()));
+    }
     let snapshot = insta::Snapshot::from_file(path).map_err(|e| format!("{}: not a snapshot: {e}", path.display()))?;
     let text = snapshot.as_text().ok_or_else(|| format!("{}: not a text snapshot", path.display()))?;
     Ok(text.to_string())
@@ -204,6 +207,9 @@ fn yaml(text: &str) -> String {
 
 /// The metadata lines of a pending snapshot: content hashes and noted fields.
 pub fn pending_info(path: &Path) -> Result<BTreeMap<String, String>, String> {
+    if !path.is_file() {
+        return Err(format!("{}: not a regular file", path.display()));
+    }
     let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let head = text.split("\n---\n").next().unwrap_or_default();
     let plain = |k: &str| serde_json::from_str(k).unwrap_or_else(|_| k.to_owned());
