@@ -653,3 +653,13 @@ fn validate_says_what_a_trace_is() {
         (&serde_json::json!("cut-trace"), &serde_json::json!("no-evidence"))
     );
 }
+
+/// Would fail if one of two tensors of one name in a safetensors header were passed over.
+#[test]
+fn a_name_given_twice_in_safetensors_is_refused() {
+    let entry = r#""w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}"#;
+    let file = |header: String| [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[7]].concat();
+    assert_eq!(samebits::artifact::safe::parse(&file(format!("{{{entry}}}"))).unwrap().len(), 1);
+    let twice = samebits::artifact::safe::parse(&file(format!("{{{entry},{entry}}}"))).unwrap_err();
+    assert!(twice.contains("twice"), "{twice}");
+}
