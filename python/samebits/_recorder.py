@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import json
+import operator
 import os
 import struct
 import sys
+import threading
 import unicodedata
 from types import TracebackType
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar, Union, cast
 
 from . import _fingerprint, _settings
 from ._error import RecordError
@@ -41,6 +44,20 @@ class _Digests(NamedTuple):
     metrics: Dict[str, Dict[str, Any]]
 
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _one_at_a_time(method: _Method) -> _Method:
+    """Threads take turns, since each record is chained to the one before."""
+
+    @functools.wraps(method)
+    def locked(self: "Recorder", *args: Any, **kwargs: Any) -> Any:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return cast(_Method, locked)
+
+
 class Recorder:
     """Writes one trace. Made by `record`; a context manager, or closed by `close`."""
 
@@ -60,6 +77,7 @@ class Recorder:
             raise RecordError("this machine is big-endian; traces hold little-endian bytes, and none is recorded here")
         if not isinstance(every, int) or every < 1:
             raise RecordError(f"every is {every!r}, expected a whole number from 1 (record every n-th step)")
+        self._lock, self._process = threading.RLock(), os.getpid()
         self._asked = _settings.resolved_level(level)
         self._level = "tensor" if self._asked == "op" else self._asked
         self._every = every
@@ -106,6 +124,7 @@ class Recorder:
             self._closed = True
             self._writer.abandon()
 
+    @_one_at_a_time
     def step(
         self,
         model: Any = None,
@@ -127,6 +146,7 @@ class Recorder:
             self._body(place, metrics, sha256 or self._level == "tensor")
             self._last_eval = None
 
+    @_one_at_a_time
     def eval(
         self,
         metrics: Optional[Mapping[str, Any]] = None,
@@ -148,6 +168,7 @@ class Recorder:
             return
         self._last_eval = self._body({"kind": "eval", **self._place(), "eval": number}, metrics, True).sha256
 
+    @_one_at_a_time
     def event(self, name: str, detail: str = "") -> None:
         """Something that happened: a fallback, a checkpoint, a change of the learning rate."""
         self._alive("event")
@@ -159,10 +180,11 @@ class Recorder:
         else:
             self._writer.write(record)
 
+    @_one_at_a_time
     def close(self) -> None:
         """Writes the final SHA-256s and gives the file its name. A second call does nothing."""
-        if self._closed:
-            return
+        if self._closed or os.getpid() != self._process:
+            return  # a forked process does not end its parent's trace
         leaves = self._leaves()
         self._declare(leaves)
         digests = {leaf.name: leaf.sha256() for leaf in leaves}
@@ -186,6 +208,10 @@ class Recorder:
         return str(self._path)
 
     def _alive(self, what: str) -> None:
+        if os.getpid() != self._process:
+            raise RecordError(
+                f"{what}() in a process forked after record() was called; record there under a path of its own"
+            )
         if self._closed:
             raise RecordError(f"{what}() after the trace {self._path} was closed; call it inside the `with` block")
 
@@ -199,7 +225,12 @@ class Recorder:
         last = -1 if self._step is None else self._step
         if given is None:
             return last + 1
-        step = int(given)
+        try:
+            step = operator.index(given)
+        except TypeError as cause:
+            raise RecordError(f"step {given!r} is no whole number") from cause
+        if step >= 2**64:
+            raise RecordError(f"step {step} is too large; readers take numbers below 2^64")
         if step <= last:
             raise RecordError(f"step {step} comes after step {last}; steps must ascend, so leave `step` out or count up")
         return step
@@ -250,36 +281,40 @@ class Recorder:
     def _declare(self, leaves: List[Leaf]) -> None:
         """Writes `open` at the first call; later, new names as an event, and refuses a name that changed."""
         if self._declared is None:
-            self._declared = {}
-            tensors = self._new(leaves)
+            tensors, forms = self._new(leaves)
             bounds = {"recorded.every": str(self._every), "recorded.rng": str(self._generators is not None).lower()}
             bounds["recorded.include"] = " ".join(self._include)
             bounds["recorded.exclude"] = " ".join(self._exclude)
             about = identity(self._mask, version())
             about["noted"].update((name, text) for name, text in bounds.items() if text)
             self._writer.write({**self._open, "identity": about, "settings": self._settings, "tensors": tensors})
+            self._declared = forms
             for event in self._early:
                 self._writer.write(event)
             return
-        tensors = self._new(leaves)
+        tensors, forms = self._new(leaves)
         if tensors:
             self._writer.write({"kind": "event", **self._place(), "name": "declare", "tensors": tensors})
+            self._declared.update(forms)
 
-    def _new(self, leaves: List[Leaf]) -> List[Dict[str, Any]]:
+    def _new(self, leaves: List[Leaf]) -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
+        """Declarations of new names, and their forms: they count once they are written."""
         declared = self._declared if self._declared is not None else {}
-        fresh = []
+        fresh: List[Dict[str, Any]] = []
+        forms: Dict[str, Any] = {}
         for leaf in leaves:
             form = (leaf.dtype, leaf.shape)
-            before = declared.setdefault(leaf.name, form)
-            if before is form:
+            before = declared.get(leaf.name)
+            if before is None:
                 fresh.append(declaration(leaf.name, *form))
+                forms[leaf.name] = form
             elif before != form:
                 texts = [f"{dtype}{list(shape)}" for dtype, shape in (before, form)]
                 raise RecordError(
                     f"{leaf.name}: declared as {texts[0]}, now {texts[1]}; a tensor keeps its type and shape through a "
                     "trace: give the new one another name, or leave it out (exclude)"
                 )
-        return fresh
+        return fresh, forms
 
     def _body(self, place: Dict[str, Any], metrics: Optional[Mapping[str, Any]], sha256: bool) -> _Digests:
         leaves = self._leaves()

@@ -43,13 +43,15 @@ class Writer:
     def write(self, record: Mapping[str, Any]) -> None:
         """Writes one record, so that a killed run leaves a readable prefix."""
         text = json.dumps(record, separators=(",", ":"), ensure_ascii=False, allow_nan=False)[:-1].encode()
-        self._chain = hashlib.sha256(self._chain + text).digest()
-        line = text + f',"chain":"{self._chain.hex()}"}}\n'.encode()
+        chain = hashlib.sha256(self._chain + text).digest()
+        line = text + f',"chain":"{chain.hex()}"}}\n'.encode()
         if len(line) > LINE_LIMIT:
             raise RecordError(f"a record of {len(line)} bytes; readers take {LINE_LIMIT}: bound it by include or exclude")
         written = 0
         while written < len(line):
             written += self._file.write(line[written:]) or 0
+        # A record that was refused is not part of the chain.
+        self._chain = chain
         self.records += 1
 
     def finish(self) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 import random
 import struct
+import threading
 import unittest
 from array import array
 
@@ -308,6 +309,43 @@ class Refusals(Case):
         ]:
             with self.subTest(options), self.assertRaisesRegex(samebits.RecordError, words):
                 samebits.record(self.trace(), **options)
+
+    def test_threads_take_turns(self):
+        """Would fail if records of two threads could be chained to the same one before."""
+        with samebits.record(self.trace(), rng=False) as r:
+            r.step(tensors={"w": 1.0})
+            threads = [threading.Thread(target=lambda: [r.event("tick") for _ in range(50)]) for _ in range(4)]
+            [t.start() for t in threads]
+            [t.join() for t in threads]
+        self.assertEqual(len(of_kind(read(self.trace()), "event")), 200)
+
+    def test_a_fork_does_not_write(self):
+        """Would fail if a forked process could write into, or close, its parent's trace."""
+        with samebits.record(self.trace(), rng=False) as r:
+            r.step(tensors={"w": 1.0})
+            child = os.fork()
+            if child == 0:
+                try:
+                    r.close()
+                    r.event("child")
+                except samebits.RecordError:
+                    os._exit(7)
+                os._exit(0)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+        self.assertEqual([record["kind"] for record in read(self.trace())], ["open", "step", "close"])
+
+    def test_what_was_refused_is_not_in_the_chain(self):
+        """Would fail if a caught refusal left the chain, or a name as declared, of a record that was never written."""
+        with samebits.record(self.trace(), rng=False) as r:
+            w = array("f", [1.0])
+            r.step(tensors={"w": w})
+            with self.assertRaises(samebits.RecordError):
+                r.step(tensors={"new": 2.0, "w": array("f", [1.0, 2.0])}, step=5)
+            for step in (10**30, 6.5):
+                with self.assertRaises(samebits.RecordError):
+                    r.step(tensors={"w": w}, step=step)
+            r.step(tensors={"w": w, "new": 2.0}, step=9)
+        self.assertEqual([r["step"] for r in of_kind(read(self.trace()), "step")], [0, 9])
 
     def test_use_after_close(self):
         """Would fail if a record could come after the closing one."""
