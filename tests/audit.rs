@@ -516,3 +516,32 @@ fn cases_of_commands_keep_to_their_bounds() {
     assert!(code(&secret) == 64 && err(&secret).contains("environment"), "{}", err(&secret));
     assert!(!project.path("project/cases/first").exists());
 }
+
+/// Would fail if a process that left its group outlived its run, half a secret stayed where standard error was cut, a
+/// difference in nothing but the run's path were blamed on the program, or a secret could be given as a factor.
+#[test]
+fn what_a_run_leaves_behind_is_ended_and_masked() {
+    let project = Project::new("");
+    let daemon = "import subprocess, sys\nsubprocess.Popen(['sleep', '600'], start_new_session=True)\nprint(1)\n";
+    project.write("project/run.py", daemon);
+    let output = project.samebits("audit -n 2 --vary none --timeout 20 -- python3 run.py");
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    let mark = format!("SAMEBITS_RUN_DIR={}", project.path("files").display());
+    let alive = fs::read_dir("/proc").unwrap().flatten().filter(|e| {
+        fs::read(e.path().join("environ")).is_ok_and(|v| v.split(|b| *b == 0).any(|v| v.starts_with(mark.as_bytes())))
+    });
+    assert_eq!(alive.count(), 0, "a daemon outlived its run");
+    let loud = "import os, sys\nsys.stderr.write((os.environ['MY_API_KEY'] + '|') * 20000)\nsys.exit(3)\n";
+    project.write("project/run.py", loud);
+    let mut command = project.command("audit -n 2 --vary none --dir loud -- python3 run.py");
+    assert_eq!(command.env("MY_API_KEY", "hunter2hunter2").output().unwrap().status.code(), Some(2));
+    for file in files(&project.path("project/loud")) {
+        let text = fs::read(&file).unwrap();
+        assert!(!text.windows(7).any(|w| w == b"hunter2"), "{}", file.display());
+    }
+    project.write("project/run.py", "import os\nprint('in', os.getcwd())\n");
+    let path = project.samebits("audit -n 3 --vary none -- python3 run.py");
+    assert!(code(&path) == 1 && out(&path).contains("only in the path of the run's own folder"), "{}", out(&path));
+    let mut secret = project.command("audit -n 2 --env MODE=hunter2hunter2 -- python3 run.py");
+    assert_eq!(secret.env("MY_API_KEY", "hunter2hunter2").output().unwrap().status.code(), Some(64));
+}

@@ -11,12 +11,13 @@ use super::design::{Levels, design};
 use super::outcome::{Class, Ending, Outcome, Volatile};
 use super::report::Report;
 use super::store::Store;
-use crate::compare::left::{self, Left, Wanted};
+use crate::compare::left::{self, Digested, Left, Wanted};
 use crate::compare::verdict::Verdict;
 use crate::launch::factors::{Factor, Setting, State, padded, together, variable};
 use crate::launch::job::{Job, Ran, STDOUT, TRACES};
 use crate::launch::process::{End, INTERRUPTED, KILLED};
 use crate::launch::slots::Slots;
+use crate::trace::privacy::Mask;
 
 /// Suspected causes that are put to the test at most.
 const CANDIDATES: usize = 4;
@@ -239,7 +240,10 @@ impl<'a> Session<'a> {
         let (end, left) = match &finished.end {
             End::Ok => match left::read(folder, work, &self.job.outputs, stdout, wanted) {
                 Ok(left) => (Ending::Ran, Some(left)),
-                Err(e) => (Ending::NoEvidence { reason: e.reason, detail: local(&e.detail, folder) }, None),
+                Err(e) => (
+                    Ending::NoEvidence { reason: e.reason, detail: self.job.mask().apply(&local(&e.detail, folder)) },
+                    None,
+                ),
             },
             End::Failed(what) if what == KILLED => (Ending::Killed, None),
             End::Failed(what) => (Ending::Failed { what: what.clone() }, None),
@@ -253,7 +257,7 @@ impl<'a> Session<'a> {
             levels: planned.levels.clone(),
             key: left.as_ref().map(|l| l.key(&self.job.scope)),
             wanted: left.is_some().then_some(wanted),
-            evidence: left.as_ref().map(Left::digests).unwrap_or_default(),
+            evidence: left.as_ref().map(|l| masked(l.digests(), &self.job.mask())).unwrap_or_default(),
             words: left.as_ref().map(Left::words).unwrap_or_default(),
             end,
             stderr: if failed { local(&finished.stderr, folder) } else { String::new() },
@@ -295,7 +299,11 @@ impl<'a> Session<'a> {
             let Some(other) = self.left(class.first) else { continue };
             let comparison = left::compare(&base, &other, &self.job.scope);
             class.differing = differing(&base, &other);
-            class.difference = Some(first_words(&base, &other, &comparison));
+            let folders = [self.store.run(first.first), self.store.run(class.first)];
+            class.difference = Some(match equal_but_for_folder([&base, &other], &folders) {
+                true => "only in the path of the run's own folder, which each run has another of".to_owned(),
+                false => first_words(&base, &other, &comparison),
+            });
             if report.volatile.differing_runs.is_none() && comparison.verdict == Verdict::Different {
                 let path = |run: usize| self.evidence_path(run).display().to_string();
                 report.volatile.differing_runs = Some([path(first.first), path(class.first)]);
@@ -475,6 +483,11 @@ fn killed(outcomes: &[Outcome]) -> Vec<usize> {
     outcomes.iter().filter(|o| o.end == Ending::Killed).map(|o| o.run).collect()
 }
 
+/// Names of files may hold what must not be written down.
+fn masked(digests: Vec<Digested>, mask: &Mask) -> Vec<Digested> {
+    digests.into_iter().map(|d| Digested { name: mask.apply(&d.name), ..d }).collect()
+}
+
 /// The run's folder as a placeholder, so that equal failures are told alike.
 fn local(text: &str, folder: &Path) -> String {
     text.replace(&folder.display().to_string(), "<run>")
@@ -530,6 +543,19 @@ fn text_of_first(a: &Left, b: &Left, comparison: &crate::compare::verdict::Compa
         Some(i) => format!("{of}line {}: {} | {}", i + 1, quoted(p[i].as_deref()), quoted(q[i].as_deref())),
         None => format!("{of}the ends of lines"),
     })
+}
+
+/// Whether outputs are equal once each run's own folder is replaced by a placeholder.
+fn equal_but_for_folder(sides: [&Left; 2], folders: &[PathBuf; 2]) -> bool {
+    let plain = |i: usize| -> Option<Vec<(String, String)>> {
+        let text = |t: &crate::artifact::Tensor| {
+            let text = String::from_utf8(t.bytes.clone()).ok()?;
+            Some((t.name.clone(), local(&text, &folders[i])))
+        };
+        sides[i].outputs.list.iter().map(text).collect()
+    };
+    let traced = sides.iter().any(|s| !s.traces.is_empty());
+    !traced && plain(0).zip(plain(1)).is_some_and(|(a, b)| a == b)
 }
 
 fn quoted(line: Option<&str>) -> String {

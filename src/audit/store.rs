@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::outcome::Outcome;
 use crate::digest::sha::Digest;
 use crate::launch::factors::Factor;
-use crate::launch::job::RUN;
+use crate::launch::job::end_strays;
 use crate::trace::writer::write_atomically;
 
 /// Name and version of an audit's files.
@@ -191,29 +191,21 @@ impl Store {
     }
 }
 
-/// Ends processes of a run whose auditor was killed: those whose environment names the run's folder.
-fn end_strays(folder: &Path) {
-    let mark = format!("{RUN}={}/", folder.display());
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(id) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        let ours = environment.split(|b| *b == 0).any(|v| v.starts_with(mark.as_bytes()));
-        if let (true, Some(pid)) = (ours, rustix::process::Pid::from_raw(id)) {
-            // It may have ended by itself meanwhile.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
-    }
-}
-
 /// The newest unfinished audit of a command below a folder, or the name for a new one.
 pub fn place(folder: &Path, of: &Digest, go_on: bool) -> Result<PathBuf, String> {
     let stem = of.to_string()[..12].to_owned();
     let numbered = |i: usize| folder.join(format!("{stem}-{i}"));
     let used = (1..).take_while(|i| numbered(*i).exists()).last().unwrap_or(0);
     if !go_on {
-        return Ok(numbered(used + 1));
+        fs::create_dir_all(folder).map_err(|e| named(folder, e))?;
+        // Made here, so that two audits that begin at once do not take one folder.
+        let mut free = (used + 1..).map(|i| (numbered(i), fs::create_dir(numbered(i))));
+        return free.find(|(_, made)| !matches!(made, Err(e) if e.kind() == io::ErrorKind::AlreadyExists)).map_or_else(
+            || Err("no folder is free".to_owned()),
+            |(path, made)| made.map(|()| path.clone()).map_err(|e| named(&path, e)),
+        );
     }
-    (1..=used).rev().map(numbered).find(|f| !Store::is_finished(f)).ok_or_else(|| {
+    (1..=used).rev().map(numbered).find(|f| f.join(MANIFEST).is_file() && !Store::is_finished(f)).ok_or_else(|| {
         format!("--continue: no unfinished audit of this command with these options below {}", folder.display())
     })
 }

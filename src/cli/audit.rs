@@ -18,6 +18,7 @@ use crate::launch::surroundings::find;
 use crate::scenario::case::Engine;
 use crate::scenario::factor::NAMES;
 use crate::scenario::outputs::Outputs;
+use crate::trace::privacy::Mask;
 use crate::trace::record::Level;
 use crate::{say, tell};
 
@@ -187,6 +188,11 @@ fn job_of_command(args: &Args) -> Result<Job, Failure> {
         let advice = "a path relative to this folder, or a name along PATH, is expected after `--`";
         return Err(Failure::usage(format!("{program:?}: no such program; {advice}")));
     }
+    let mask = Mask::from_environment();
+    if let Some(secret) = args.env.iter().chain(&args.output).find(|text| mask.hides(text)) {
+        let name = secret.split('=').next().filter(|n| n.len() < secret.len()).unwrap_or("--output");
+        return Err(Failure::usage(format!("{name}: it holds what looks like a secret, and would be written down")));
+    }
     if let Some(absolute) = args.output.iter().find(|o| o.starts_with('/')) {
         return Err(Failure::usage(format!(
             "--output {absolute}: all runs would write the same file; {{dir}} in the command stands for a run's own directory, and --output is relative to it"
@@ -225,6 +231,8 @@ fn digest(args: &Args, job: &Job) -> Digest {
 /// The audit's folder: a new one, or that of an interrupted audit of the same command and options.
 fn open(args: &Args, job: &Job) -> Result<(Store, Manifest), Failure> {
     let of = digest(args, job);
+    // What is refused leaves nothing, so factors are looked at before a folder is taken.
+    let factors = if args.go_on { Vec::new() } else { varied(args)? };
     let folder = match &args.dir {
         Some(folder) => std::path::absolute(folder).map_err(Failure::unverified)?,
         None => place(&workspace::made_files().join("audits"), &of, args.go_on).map_err(Failure::usage)?,
@@ -248,7 +256,6 @@ fn open(args: &Args, job: &Job) -> Result<(Store, Manifest), Failure> {
         }
         return Ok((store, manifest));
     }
-    let factors = varied(args)?;
     let manifest = Manifest {
         schema: SCHEMA.to_owned(),
         of,

@@ -84,6 +84,8 @@ impl Job {
         let load = Load::start(setting.load);
         let result = command::run(&self.samebits, &launch, self.limit);
         load.stop();
+        // A daemon of this run would go on writing beside the runs after it.
+        end_strays(folder);
         let (mut finished, stdout) = result?;
         let mask = self.mask();
         finished.stderr = mask.apply(&finished.stderr);
@@ -155,6 +157,20 @@ impl Placeholders<'_> {
             "level" => Some(self.level),
             "seed" => self.seed,
             _ => self.knobs.get(name.strip_prefix("knob.")?).map(String::as_str),
+        }
+    }
+}
+
+/// Ends processes that a run left, in whatever group or session: those whose environment names its folder.
+pub fn end_strays(folder: &Path) {
+    let mark = format!("{RUN}={}/", folder.display());
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let ours = environment.split(|b| *b == 0).any(|v| v.starts_with(mark.as_bytes()));
+        if let (true, Some(pid)) = (ours, rustix::process::Pid::from_raw(id)) {
+            // It may have ended by itself meanwhile.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
 }

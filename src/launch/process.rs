@@ -17,6 +17,9 @@ pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// Most bytes of a process's stderr that are kept (the last ones).
 pub const STDERR_LIMIT: usize = 64 * 1024;
 
+/// Characters dropped from the beginning of standard error that was cut: more than a secret has.
+const CUT: usize = 8 * 1024;
+
 /// How an end by SIGKILL is told. Where nothing here sent it, something outside did: a person, or the kernel out of memory.
 pub const KILLED: &str = "killed by signal 9";
 
@@ -65,8 +68,11 @@ pub(super) fn supervise(mut command: Command, text: &str, limit: Duration) -> st
     let tail = child.stderr.take().map(Tail::start);
     let end = wait(&mut child, start, limit)?;
     drop(stdin);
-    let stderr = tail.map(Tail::end).unwrap_or_default();
-    Ok(Finished { end, stderr: Mask::from_environment().apply(&stderr), elapsed: start.elapsed() })
+    let (stderr, is_cut) = tail.map(Tail::end).unwrap_or_default();
+    // Masked first, and only then freed of its beginning, where half a secret may stand.
+    let stderr = Mask::from_environment().apply(&stderr);
+    let stderr = if is_cut { stderr.chars().skip(CUT).collect() } else { stderr };
+    Ok(Finished { end, stderr, elapsed: start.elapsed() })
 }
 
 fn wait(child: &mut Child, start: Instant, limit: Duration) -> std::io::Result<End> {
@@ -117,22 +123,24 @@ fn describe(status: ExitStatus) -> String {
 
 /// The last part of what a process writes to a pipe.
 struct Tail {
-    kept: Arc<Mutex<Vec<u8>>>,
+    /// what is kept, and whether anything before it was dropped
+    kept: Arc<Mutex<(Vec<u8>, bool)>>,
     ended: Receiver<()>,
 }
 
 impl Tail {
     fn start(mut pipe: impl Read + Send + 'static) -> Self {
         let (kept, (end, ended)) = (Arc::default(), std::sync::mpsc::channel());
-        let shared: Arc<Mutex<Vec<u8>>> = Arc::clone(&kept);
+        let shared: Arc<Mutex<(Vec<u8>, bool)>> = Arc::clone(&kept);
         std::thread::spawn(move || {
             let mut buffer = [0; 8192];
             while let Ok(n @ 1..) = pipe.read(&mut buffer) {
                 let mut kept = shared.lock().unwrap_or_else(|e| e.into_inner());
-                kept.extend_from_slice(&buffer[..n]);
-                if kept.len() > 2 * STDERR_LIMIT {
-                    let more = kept.len() - STDERR_LIMIT;
-                    kept.drain(..more);
+                kept.0.extend_from_slice(&buffer[..n]);
+                if kept.0.len() > 2 * STDERR_LIMIT {
+                    let more = kept.0.len() - STDERR_LIMIT;
+                    kept.0.drain(..more);
+                    kept.1 = true;
                 }
             }
             // Whoever waits for it may have given up.
@@ -142,10 +150,10 @@ impl Tail {
     }
 
     /// What was written. A daemon that left the process's group may hold the pipe open for ever, so the wait has an end.
-    fn end(self) -> String {
+    fn end(self) -> (String, bool) {
         let _ = self.ended.recv_timeout(Duration::from_secs(2));
         let kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
-        String::from_utf8_lossy(&kept).into_owned()
+        (String::from_utf8_lossy(&kept.0).into_owned(), kept.1)
     }
 }
 

@@ -10,6 +10,9 @@ const NAMES: usize = 4;
 /// Most lines of a failed run's standard error that are printed.
 const LINES: usize = 6;
 
+/// Most characters of such a line.
+const WIDTH: usize = 200;
+
 /// The report, the verdict's line first.
 pub fn text(report: &Report) -> String {
     let mut text = String::new();
@@ -77,7 +80,10 @@ fn class(text: &mut String, class: &ClassReport, runs: usize) {
         let _ = writeln!(text, "            {difference}");
     }
     let lines: Vec<&str> = class.stderr.trim().lines().collect();
-    lines.iter().skip(lines.len().saturating_sub(LINES)).for_each(|l| text.push_str(&format!("            | {l}\n")));
+    for line in lines.iter().skip(lines.len().saturating_sub(LINES)) {
+        let more = if line.chars().count() > WIDTH { "..." } else { "" };
+        let _ = writeln!(text, "            | {}{more}", line.chars().take(WIDTH).collect::<String>());
+    }
 }
 
 fn causes(text: &mut String, report: &Report) {
