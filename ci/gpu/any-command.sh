@@ -28,4 +28,4 @@ cp ci/gpu/train_atomics.py "$place"
   "$SAMEBITS_BIN" validate a.jsonl
   "$SAMEBITS_BIN" diff a.jsonl b.jsonl
   echo "exit $?"
-} 2>&1 | sed "s#$place#<place>#g; s#$SAMEBITS_DIR#<files>#g" | tee "$out/any-command.txt"
+} 2>&1 | sed "s#$(python3 -c 'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))')#<site-packages>#g; s#$place#<place>#g; s#$SAMEBITS_DIR#<files>#g" | tee "$out/any-command.txt"
