@@ -9,7 +9,7 @@ pub fn zipped(entries: &[(&str, &[u8], bool)]) -> Vec<u8> {
         let mut crc = flate2::Crc::new();
         crc.update(bytes);
         let packed = if *deflate {
-            let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+            let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
             encoder.write_all(bytes).expect("into memory");
             encoder.finish().expect("into memory")
         } else {

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
@@ -14,6 +13,11 @@ use samebits::compare::verdict::{Comparison, Reason, Verdict};
 use samebits::scenario::case::Scope;
 use samebits::trace::example::{lines, records};
 use samebits::trace::record::Dtype;
+
+#[path = "../fuzz/zipped.rs"]
+mod zipped;
+
+use zipped::zipped;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -165,46 +169,6 @@ fn torch_differences_and_refusals() {
     refused("numpy-scalar.pt", &bytes_of("numpy-scalar.pt"), "numpy._core.multiarray.scalar");
     let verdict = diff_fixtures("module.pt", "module.pt").verdict;
     assert!(matches!(verdict, Verdict::Unverified { reason: Reason::NotComparable, .. }), "{verdict:?}");
-}
-
-/// A zip file of entries; `damage` may change its bytes before the directory is written.
-fn zipped(entries: &[(&str, &[u8], bool)]) -> Vec<u8> {
-    let (mut out, mut directory) = (Vec::new(), Vec::new());
-    for (name, bytes, deflate) in entries {
-        let mut crc = flate2::Crc::new();
-        crc.update(bytes);
-        let packed = if *deflate {
-            let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());
-            encoder.write_all(bytes).unwrap();
-            encoder.finish().unwrap()
-        } else {
-            bytes.to_vec()
-        };
-        let mut header = vec![20, 0, 0, 0, if *deflate { 8 } else { 0 }, 0, 0, 0, 0, 0];
-        for n in [crc.sum(), packed.len() as u32, bytes.len() as u32] {
-            header.extend(n.to_le_bytes());
-        }
-        header.extend((name.len() as u16).to_le_bytes());
-        header.extend([0, 0]);
-        directory.extend(b"PK\x01\x02\x14\x00");
-        directory.extend(&header);
-        directory.extend([0; 10]);
-        directory.extend((out.len() as u32).to_le_bytes());
-        directory.extend(name.as_bytes());
-        out.extend(b"PK\x03\x04");
-        out.extend(&header);
-        out.extend(name.as_bytes());
-        out.extend(packed);
-    }
-    let start = out.len() as u32;
-    let count = (entries.len() as u16).to_le_bytes();
-    out.extend(&directory);
-    out.extend(b"PK\x05\x06\0\0\0\0");
-    out.extend([count, count].concat());
-    out.extend((directory.len() as u32).to_le_bytes());
-    out.extend(start.to_le_bytes());
-    out.extend([0, 0]);
-    out
 }
 
 /// A header and data of an npy file.

@@ -205,7 +205,7 @@ impl<'a> Session<'a> {
             }
             None => self.make(planned, 0)?,
         };
-        self.prune(&outcome).map_err(Stop::Store)?;
+        self.prune(&outcome);
         (self.tell)(Event::Done(&outcome));
         Ok(outcome)
     }
@@ -266,27 +266,25 @@ impl<'a> Session<'a> {
     }
 
     /// The first runs of each class keep their files, the others their digests.
-    fn prune(&self, outcome: &Outcome) -> Result<(), String> {
+    fn prune(&self, outcome: &Outcome) {
         if self.options.keep {
-            return Ok(());
+            return;
         }
         let mut kept = self.kept.lock().unwrap_or_else(|e| e.into_inner());
         let runs = kept.entry(outcome.class()).or_default();
         runs.push(outcome.run);
         runs.sort_unstable();
         runs.dedup();
-        match runs.len() > KEPT {
+        let last = if runs.len() > KEPT { runs.pop() } else { None };
+        if let Some(last) = last {
             // Files that cannot be removed stay: they are no reason to lose the audit.
-            true => runs.pop().map_or(Ok(()), |last| self.store.drop_files(last).or(Ok(()))),
-            false => Ok(()),
+            let _ = self.store.drop_files(last);
         }
     }
 
     /// Evidence of a run whose files were kept.
-    pub fn left(&self, run: usize) -> Option<Left> {
-        let outcome = self.store.outcome(run).ok()??;
-        let folder = self.store.run(run);
-        let work = padded(&folder, self.setting(&outcome.levels).folder_padding);
+    fn left(&self, run: usize) -> Option<Left> {
+        let (folder, work) = (self.store.run(run), self.work(run)?);
         let stdout = std::fs::read(folder.join(STDOUT)).ok()?;
         left::read(&folder, &work, &self.job.outputs, &stdout, self.wanted?).ok()
     }
@@ -316,12 +314,15 @@ impl<'a> Session<'a> {
         let folder = self.store.run(run);
         match self.wanted {
             Some(Wanted::Stdout) | None => folder.join(STDOUT),
-            _ if folder.join(TRACES).read_dir().is_ok_and(|mut d| d.next().is_some()) => folder.join(TRACES),
-            _ => {
-                let levels = self.store.outcome(run).ok().flatten().map(|o| o.levels).unwrap_or_default();
-                padded(&folder, self.setting(&levels).folder_padding)
-            }
+            _ if left::has_traces(&folder) => folder.join(TRACES),
+            _ => self.work(run).unwrap_or(folder),
         }
+    }
+
+    /// Working directory of a run that is done.
+    fn work(&self, run: usize) -> Option<PathBuf> {
+        let outcome = self.store.outcome(run).ok()??;
+        Some(padded(&self.store.run(run), self.setting(&outcome.levels).folder_padding))
     }
 
     /// Puts suspected causes to the test until the split is explained.

@@ -13,7 +13,7 @@ use crate::audit::store::{Manifest, SCHEMA, Store, place};
 use crate::digest::sha::{Digest, sha256};
 use crate::launch::factors::{self, Factor, State};
 use crate::launch::job::Job;
-use crate::launch::process::INTERRUPTED;
+use crate::launch::slots::cores;
 use crate::launch::surroundings::find;
 use crate::scenario::case::Engine;
 use crate::scenario::factor::NAMES;
@@ -85,7 +85,7 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     }
     let start = Instant::now();
     let job = job(&args)?;
-    interruptible();
+    super::interruptible();
     let (store, manifest) = open(&args, &job)?;
     let watch = Watch::new(!args.json);
     let tell = |event: Event<'_>| watch.see(&event);
@@ -117,17 +117,8 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     Ok(report.code())
 }
 
-fn interruptible() {
-    // A second signal ends the program at once.
-    let _ = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, std::sync::atomic::Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    });
-}
-
 fn jobs(args: &Args) -> usize {
-    args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |n| n as usize)
+    args.jobs.map_or_else(cores, |n| n as usize)
 }
 
 fn job(args: &Args) -> Result<Job, Failure> {
@@ -143,13 +134,13 @@ fn job(args: &Args) -> Result<Job, Failure> {
 
 /// A case's engine; that of this program is run as `samebits run`.
 fn job_of_case(args: &Args, name: &str) -> Result<Job, Failure> {
-    if !args.output.is_empty() && workspace::case(name, &[]).is_ok() {
-        return Err(Failure::usage("--output: a case names its outputs itself, in [engine] outputs"));
-    }
     let case = workspace::case(name, &[]).map_err(|e| match find(name, Path::new(".")) {
         Some(_) => Failure::usage(format!("{name:?} is a program, and no case: put `--` before the command")),
         None => e,
     })?;
+    if !args.output.is_empty() {
+        return Err(Failure::usage("--output: a case names its outputs itself, in [engine] outputs"));
+    }
     let samebits = std::env::current_exe().map_err(Failure::unverified)?;
     if let Engine::Command(engine) = &case.engine {
         let job = crate::verify::command::job(&case, engine, &samebits, &workspace::files());
@@ -218,8 +209,7 @@ fn job_of_command(args: &Args) -> Result<Job, Failure> {
 /// Digest of everything that decides what an audit does.
 fn digest(args: &Args, job: &Job) -> Digest {
     // Runs of two versions of a script are no runs of one program.
-    let named = job.argv.iter().filter(|a| job.project.join(a).is_file());
-    let scripts: Vec<_> = named.map(|a| crate::verify::golden::tree_digest(&job.project.join(a))).collect();
+    let scripts = crate::verify::golden::named_files(&job.argv, &job.project);
     let options = serde_json::json!({
         "command": job.argv, "folder": job.project, "n": args.n, "output": job.outputs.texts(), "vary": args.vary,
         "env": args.env, "timeout": job.limit.as_secs(), "seed": args.seed, "level": args.level, "jobs": jobs(args) > 1,
@@ -277,8 +267,7 @@ fn varied(args: &Args) -> Result<Vec<Factor>, Failure> {
             "--vary {bad:?}: no such factor{near}; `samebits audit --factors` lists them"
         )));
     }
-    let wanted = |f: &Factor| args.vary.is_empty() || args.vary.contains(&f.name);
-    let mut all: Vec<Factor> = factors::table(jobs(args)).into_iter().filter(wanted).collect();
+    let mut all = factors::table(jobs(args), |name| args.vary.is_empty() || args.vary.iter().any(|v| v == name));
     for text in &args.env {
         all.push(factors::variable(text).map_err(Failure::usage)?);
     }

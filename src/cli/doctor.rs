@@ -33,7 +33,7 @@ pub fn main(args: Args) -> Result<u8, Failure> {
 }
 
 fn facts() -> Vec<(&'static str, String)> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = crate::launch::slots::cores();
     let paths: Vec<String> = SimdPath::available().iter().map(ToString::to_string).collect();
     let chosen = match SimdPath::from_env() {
         Ok(path) => format!("{path} (of {}; SAMEBITS_SIMD forces one)", paths.join(", ")),

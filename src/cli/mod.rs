@@ -19,10 +19,12 @@ pub mod vectors;
 pub mod workspace;
 
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 use clap::{Parser, Subcommand};
 
 use crate::compare::verdict::exit;
+use crate::launch::process::INTERRUPTED;
 
 /// Determinism and reproducibility test harness for GPU training: are the bits the same?
 #[derive(Debug, Parser)]
@@ -107,6 +109,15 @@ impl Failure {
     pub fn unverified(message: impl ToString) -> Self {
         Failure { code: exit::UNVERIFIED, message: message.to_string() }
     }
+}
+
+/// The first signal lets what is running end and be told; a second ends the program at once.
+fn interruptible() {
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
 }
 
 /// Runs the command line of this process.

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::{Failure, workspace};
 use crate::compare::verdict::{Verdict, exit};
 use crate::launch::process::INTERRUPTED;
-use crate::launch::slots::Slots;
+use crate::launch::slots::{Slots, cores};
 use crate::report::junit::{self, Planned};
 use crate::report::summary::Counts;
 use crate::report::text;
@@ -80,12 +80,7 @@ fn parse_shard(text: &str) -> Result<Shard, String> {
 pub fn main(args: Args) -> Result<u8, Failure> {
     check_targets(&args)?;
     let (cases, left_out) = chosen(&args)?;
-    // A second signal ends the program at once.
-    let _ = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    });
+    super::interruptible();
     let planned: Vec<Planned> = match &args.junit {
         Some(_) => cases.iter().map(|c| (c.name.clone(), arm_names(c, args.against.is_some()))).collect(),
         None => Vec::new(),
@@ -186,7 +181,7 @@ fn chosen(args: &Args) -> Result<(Vec<Case>, usize), Failure> {
 
 fn verify_all(args: &Args, cases: &[Case]) -> Result<Vec<CaseReport>, Failure> {
     let program = std::env::current_exe().map_err(Failure::unverified)?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = cores();
     let slots = Slots::new(cores);
     let work = workspace::made_files().join("work").join(std::process::id().to_string());
     sweep(&workspace::files().join("work"));

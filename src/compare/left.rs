@@ -36,10 +36,14 @@ pub enum Wanted {
     Stdout,
 }
 
+/// True when a run wrote anything where traces go.
+pub fn has_traces(run: &Path) -> bool {
+    run.join(TRACES).read_dir().is_ok_and(|mut d| d.next().is_some())
+}
+
 /// What a run's evidence can be: declared outputs first, then a trace, then standard output.
 pub fn wanted(run: &Path, outputs: &Outputs) -> Wanted {
-    let traced = run.join(TRACES).read_dir().is_ok_and(|mut d| d.next().is_some());
-    match (outputs.is_empty(), traced) {
+    match (outputs.is_empty(), has_traces(run)) {
         (false, _) => Wanted::Outputs,
         (true, true) => Wanted::Traces,
         (true, false) => Wanted::Stdout,
@@ -50,7 +54,7 @@ pub fn wanted(run: &Path, outputs: &Outputs) -> Wanted {
 pub fn read(run: &Path, work: &Path, outputs: &Outputs, stdout: &[u8], wanted: Wanted) -> Result<Left, Unusable> {
     let mut left = Left::default();
     let folder = run.join(TRACES);
-    if folder.read_dir().is_ok_and(|mut d| d.next().is_some()) {
+    if has_traces(run) {
         left.traces = match evidence::read(&folder)? {
             Evidence::Traces(traces) => traces,
             Evidence::Tensors(_) => {

@@ -12,6 +12,7 @@ use crate::trace::record::Level;
 
 use super::command;
 use super::load::Load;
+use super::slots::cores;
 use super::surroundings::{Launch, Observed, Surroundings};
 
 /// Variables that set how many threads a library uses.
@@ -98,9 +99,9 @@ fn set(pairs: &[(&str, &str)]) -> Setting {
     setting(&words.join(" "), Surroundings { set, ..Surroundings::default() })
 }
 
-/// Built-in factors for this machine; `jobs` runs go on at a time.
-pub fn table(jobs: usize) -> Vec<Factor> {
-    let mut all: Vec<Factor> = NAMES.iter().map(|(name, _)| built_in(name)).collect();
+/// The built-in factors that are wanted, for this machine; `jobs` runs go on at a time.
+pub fn table(jobs: usize, wanted: impl Fn(&str) -> bool) -> Vec<Factor> {
+    let mut all: Vec<Factor> = NAMES.iter().filter(|(name, _)| wanted(name)).map(|(name, _)| built_in(name)).collect();
     for factor in &mut all {
         factor.state = match factor.name.as_str() {
             "overlap" if jobs < 2 => not_applied("one run goes on at a time anyway (--jobs)"),
@@ -128,7 +129,7 @@ fn built_in(name: &str) -> Factor {
         }
         "cpus" => vec![setting("1", Surroundings { cpus: Some(1), ..s() })],
         "load" => {
-            let load = std::thread::available_parallelism().map_or(1, usize::from);
+            let load = cores();
             vec![Setting { load, ..setting(&format!("{load} busy threads"), s()) }]
         }
         "overlap" => vec![Setting { alone: true, ..setting("alone", s()) }],
@@ -188,7 +189,6 @@ pub fn together<'a>(settings: impl Iterator<Item = &'a Setting>) -> Setting {
     for s in settings {
         let (to, from) = (&mut all.surroundings, &s.surroundings);
         to.set.extend(from.set.clone());
-        to.remove.extend(from.remove.clone());
         to.env_padding += from.env_padding;
         to.argv_padding += from.argv_padding;
         to.delay_ms += from.delay_ms;
@@ -213,6 +213,9 @@ pub fn prove(factors: &mut [Factor], samebits: &std::path::Path, place: &std::pa
         let launch = Launch { folder, surroundings: s.surroundings.clone(), ..Launch::default() };
         command::observe(samebits, &launch)
     };
+    if factors.iter().all(|f| f.state != State::Varied) {
+        return Ok(());
+    }
     let plain = look(&as_is())?;
     for factor in factors.iter_mut().filter(|f| f.state == State::Varied) {
         for setting in &factor.settings[1..] {

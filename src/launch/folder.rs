@@ -16,7 +16,8 @@ const ENTRIES_MAX: usize = 100_000;
 /// Fills an empty folder with links to a project's entries. Old outputs and `leave_out` are not linked; a folder that
 /// may hold outputs becomes a folder of its own, so that writing there does not reach the project.
 pub fn fill(folder: &Path, project: &Path, outputs: &Outputs, leave_out: &[PathBuf]) -> io::Result<()> {
-    let mut work = Fill { folder, project, outputs, leave_out, entries: 0 };
+    let ids = leave_out.iter().filter_map(|path| fs::metadata(path).ok()).map(|m| id(&m)).collect();
+    let mut work = Fill { folder, project, outputs, leave_out: ids, entries: 0 };
     work.inside(Path::new(""))
 }
 
@@ -24,7 +25,8 @@ struct Fill<'a> {
     folder: &'a Path,
     project: &'a Path,
     outputs: &'a Outputs,
-    leave_out: &'a [PathBuf],
+    /// device and inode, since several paths may lead to one thing
+    leave_out: Vec<(u64, u64)>,
     entries: usize,
 }
 
@@ -39,12 +41,13 @@ impl Fill<'_> {
                 return Err(io::Error::other(format!("more than {ENTRIES_MAX} entries to link; {advice}")));
             }
             // A link to a folder is one too, or outputs would be written to where it leads.
-            let is_folder = std::fs::metadata(&from).is_ok_and(|m| m.is_dir());
+            let found = fs::metadata(&from).ok();
+            let is_folder = found.as_ref().is_some_and(fs::Metadata::is_dir);
             if inside.components().count() > DEPTH_MAX {
                 let what = format!("{}: folders or links nest deeper than {DEPTH_MAX}", from.display());
                 return Err(io::Error::other(what));
             }
-            if self.leave_out.iter().any(|out| is_one(out, &from)) {
+            if found.is_some_and(|m| self.leave_out.contains(&id(&m))) {
                 continue;
             }
             match (is_folder, self.outputs.is_output(&path)) {
@@ -61,11 +64,9 @@ impl Fill<'_> {
     }
 }
 
-/// Whether two paths lead to one thing.
-fn is_one(a: &Path, b: &Path) -> bool {
+fn id(of: &fs::Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
-    let id = |p: &Path| fs::metadata(p).ok().map(|m| (m.dev(), m.ino()));
-    a == b || id(a).is_some_and(|x| id(b) == Some(x))
+    (of.dev(), of.ino())
 }
 
 #[cfg(test)]

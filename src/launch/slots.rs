@@ -2,6 +2,11 @@
 
 use std::sync::{Condvar, Mutex};
 
+/// Cores of this machine that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// A number of slots, one a core as a rule.
 #[derive(Debug)]
 pub struct Slots {

@@ -36,8 +36,6 @@ pub struct Launch {
 pub struct Surroundings {
     /// variables set
     pub set: BTreeMap<String, String>,
-    /// variables removed
-    pub remove: Vec<String>,
     /// bytes added to the environment
     pub env_padding: usize,
     /// variables in descending order of name
@@ -156,7 +154,7 @@ fn environment(launch: &Launch) -> io::Result<Vec<CString>> {
     if s.env_padding > 0 {
         set.insert(PADDING.to_owned(), "x".repeat(s.env_padding));
     }
-    let gone = |name: &OsString| s.remove.iter().any(|r| **r == **name) || set.contains_key(&*name.to_string_lossy());
+    let gone = |name: &OsString| set.contains_key(&*name.to_string_lossy());
     let mut all: Vec<(OsString, OsString)> = std::env::vars_os().filter(|(name, _)| !gone(name)).collect();
     all.extend(set.iter().map(|(n, v)| (n.into(), v.into())));
     if s.env_reversed {

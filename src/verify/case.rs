@@ -1,10 +1,10 @@
 //! One case from plan to verdict.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::golden::{self, Golden};
-use super::report::{ArmReport, CaseReport, Options, compare_golden, conclude, extra, seed_ignored, stability_words};
+use super::golden::Golden;
+use super::report::{ArmReport, Base, CaseReport, Options, conclude, extra, judge_golden, seed_ignored};
 use super::runs::{ArmRun, Runner, needs_base};
 use crate::compare::traces;
 use crate::compare::verdict::{Comparison, Reason, Verdict};
@@ -89,7 +89,8 @@ fn clean(case: &Case, options: &Options<'_>) -> CaseReport {
         report.findings = detect::look(&evidence(&runs, &report.arms));
     }
     if let Some(Ok(base)) = runs.first().map(|r| r.traces.as_ref().map(|t| &t[0])) {
-        judge_golden(case, options, &runner, &plan, base, &mut report);
+        let base = TracedBase { case, runner: &runner, arm: &plan.arms[0], trace: base };
+        judge_golden(case, options, &base, &mut report);
     }
     conclude(case, options, &runner.work, &mut report);
     report
@@ -170,55 +171,39 @@ fn evidence<'a>(runs: &'a [ArmRun], reports: &'a [ArmReport]) -> Evidence<'a> {
     Evidence { arms: runs.iter().zip(reports).map(arm).collect() }
 }
 
-fn judge_golden(
-    case: &Case,
-    options: &Options<'_>,
-    runner: &Runner<'_>,
-    plan: &Plan,
-    base: &Trace,
-    report: &mut CaseReport,
-) {
-    let saved = |folder: &Path| folder.join(format!("{}.jsonl.zst", case.name));
-    let judged = match &options.against {
-        Some(folder) => Some(("against", against(base, &saved(folder), &case.compare))),
-        None if case.golden => Some(("golden", golden::compare(case, &Golden::of_trace(base)))),
-        None => None,
-    };
-    // Saved only now, so that a run is never compared with itself.
-    if let Some(folder) = &options.save
-        && let Err(e) = save(&base.path, &saved(folder))
-    {
-        let verdict = Verdict::unverified(Reason::NoEvidence, format!("{}: {e}", saved(folder).display()));
-        report.arms.push(extra("save", verdict, None, case));
-    }
-    let Some((name, comparison)) = judged else { return };
-    if comparison.verdict == Verdict::Different {
-        report.stability = Some(stability(runner, &plan.arms[0], base, case, options));
-    }
-    compare_golden(case, options, name, comparison, &Golden::of_trace(base), report);
+/// The base run of the embedded engine: one trace.
+struct TracedBase<'a> {
+    case: &'a Case,
+    runner: &'a Runner<'a>,
+    arm: &'a Arm,
+    trace: &'a Trace,
 }
 
-fn save(from: &Path, to: &Path) -> std::io::Result<()> {
-    let packed = zstd::encode_all(std::fs::File::open(from)?, 3)?;
-    crate::trace::writer::write_atomically(to, &packed)
-}
-
-fn against(base: &Trace, saved: &Path, scope: &Scope) -> Comparison {
-    if !saved.exists() {
-        let detail = format!("{} does not exist; the earlier run did not save this case", saved.display());
-        return Comparison::unverified(Reason::NoGolden, detail);
+impl Base for TracedBase<'_> {
+    fn golden(&self) -> Golden {
+        Golden::of_trace(self.trace)
     }
-    match crate::trace::reader::read(saved) {
-        Ok(old) => traces::compare(&old, base, scope),
-        Err(e) => Comparison::unverified(Reason::of_read_error(&e), e.to_string()),
-    }
-}
 
-/// Runs the base once more, for information only: the verdict stays.
-fn stability(runner: &Runner<'_>, arm: &Arm, base: &Trace, case: &Case, options: &Options<'_>) -> String {
-    let again = runner.run_as(arm, "base-again");
-    let verdict = again.traces.as_ref().map(|t| traces::compare(base, &t[0], &Scope::default()).verdict);
-    stability_words(case, options, verdict.as_ref().ok())
+    fn saved(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.jsonl.zst", self.case.name))
+    }
+
+    fn against(&self, saved: &Path) -> Comparison {
+        match crate::trace::reader::read(saved) {
+            Ok(old) => traces::compare(&old, self.trace, &self.case.compare),
+            Err(e) => Comparison::unverified(Reason::of_read_error(&e), e.to_string()),
+        }
+    }
+
+    fn save(&self, to: &Path) -> std::io::Result<()> {
+        let packed = zstd::encode_all(std::fs::File::open(&self.trace.path)?, 3)?;
+        crate::trace::writer::write_atomically(to, &packed)
+    }
+
+    fn again(&self) -> Option<Verdict> {
+        let again = self.runner.run_as(self.arm, "base-again").traces.ok()?;
+        Some(traces::compare(self.trace, &again[0], &Scope::default()).verdict)
+    }
 }
 
 /// A mutant case passes when every planted fault is named by its detector and by no other.

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::case::unmoved_generators;
 use super::golden::Golden;
-use super::report::{ArmReport, CaseReport, Options, compare_golden, conclude, extra, seed_ignored, stability_words};
+use super::report::{ArmReport, Base, CaseReport, Options, conclude, judge_golden, seed_ignored};
 use crate::compare::left::{self, Left, Wanted};
 use crate::compare::verdict::{Comparison, Reason, Verdict};
-use crate::launch::factors::{self, Factor, Setting, State, table};
+use crate::launch::factors::{self, Factor, Setting, State, padded};
 use crate::launch::job::{Job, Ran, STDOUT, TRACES};
 use crate::launch::process::End;
-use crate::launch::slots::Slots;
+use crate::launch::slots::{Slots, cores};
 use crate::scenario::case::{Case, Scope};
 use crate::scenario::command::CommandEngine;
 use crate::scenario::outputs::Outputs;
@@ -65,6 +65,11 @@ pub fn folder_name(arm: &str) -> String {
 
 /// All arms of a case, the base first, without a look at what this machine can vary.
 pub fn arms(engine: &CommandEngine) -> Vec<CommandArm> {
+    arms_under(engine, &varied(engine))
+}
+
+/// The arms under factors in the state that they were found in.
+fn arms_under(engine: &CommandEngine, factors: &[Factor]) -> Vec<CommandArm> {
     let arm = |name: String, setting: Setting| CommandArm { name, setting, must_be_same: true, not_applied: None };
     let mut all = vec![arm("base".to_owned(), Setting::default())];
     all.extend((1..=engine.arms.processes).map(|i| arm(format!("process-{i}"), Setting::default())));
@@ -73,11 +78,15 @@ pub fn arms(engine: &CommandEngine) -> Vec<CommandArm> {
         let settings = factors::knob(name, others).settings.into_iter().skip(1);
         all.extend(others.iter().zip(settings).map(|(value, s)| arm(format!("knob-{name}-{value}"), s)));
     }
-    for factor in varied(engine) {
+    for factor in factors {
         let many = factor.settings.len() > 2;
+        let not_applied = match &factor.state {
+            State::Varied => None,
+            State::NotApplied { reason } | State::NoEffect { reason } => Some(reason.clone()),
+        };
         for (i, setting) in factor.settings.iter().enumerate().skip(1) {
             let name = if many { format!("vary-{}-{i}", factor.name) } else { format!("vary-{}", factor.name) };
-            all.push(arm(name, setting.clone()));
+            all.push(CommandArm { not_applied: not_applied.clone(), ..arm(name, setting.clone()) });
         }
     }
     for level in &engine.arms.trace {
@@ -91,24 +100,15 @@ pub fn arms(engine: &CommandEngine) -> Vec<CommandArm> {
 }
 
 fn varied(engine: &CommandEngine) -> Vec<Factor> {
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    table(jobs).into_iter().filter(|f| engine.arms.vary.contains(&f.name)).collect()
+    factors::table(cores(), |name| engine.arms.vary.iter().any(|v| v == name))
 }
 
 /// The arms, those that this machine cannot vary marked with the reason.
 fn provable(engine: &CommandEngine, options: &Options<'_>) -> Result<Vec<CommandArm>, String> {
-    let mut all = arms(engine);
     let mut factors = varied(engine);
     let place = tempfile::tempdir().map_err(|e| e.to_string())?;
     factors::prove(&mut factors, &options.program, place.path())?;
-    for factor in &factors {
-        let (State::NotApplied { reason } | State::NoEffect { reason }) = &factor.state else { continue };
-        let (one, many) = (format!("vary-{}", factor.name), format!("vary-{}-", factor.name));
-        for arm in all.iter_mut().filter(|a| a.name == one || a.name.starts_with(&many)) {
-            arm.not_applied = Some(reason.clone());
-        }
-    }
-    Ok(all)
+    Ok(arms_under(engine, &factors))
 }
 
 /// One run that ended.
@@ -196,7 +196,7 @@ pub fn verify(case: &Case, engine: &CommandEngine, options: &Options<'_>) -> Cas
     let runs = std::iter::once(&base).chain(&others);
     report.arms = arms.iter().zip(runs).map(|(arm, run)| judge(case, arm, of_base, run)).collect();
     if let Ok(left) = &base.left {
-        golden(&work, options, left, &mut report);
+        judge_golden(case, options, &LeftBase { work: &work, left }, &mut report);
     }
     conclude(case, options, &folder, &mut report);
     report
@@ -228,63 +228,60 @@ fn must_differ(base: &Left, other: &Left) -> (Verdict, Option<Comparison>) {
     }
 }
 
-fn golden(work: &Work<'_>, options: &Options<'_>, base: &Left, report: &mut CaseReport) {
-    let case = work.case;
-    let saved = |folder: &Path| folder.join(&case.name);
-    let judged = match &options.against {
-        Some(folder) => Some(("against", against(work, base, &saved(folder)))),
-        None if case.golden => Some(("golden", super::golden::compare(case, &Golden::of_left(base)))),
-        None => None,
-    };
-    // Saved only now, so that a run is never compared with itself.
-    if let Some(folder) = &options.save
-        && let Err(e) = save(work, &saved(folder))
-    {
-        let verdict = Verdict::unverified(Reason::NoEvidence, format!("{}: {e}", saved(folder).display()));
-        report.arms.push(extra("save", verdict, None, case));
-    }
-    let Some((name, comparison)) = judged else { return };
-    if comparison.verdict == Verdict::Different {
-        let again = work.run("base-again", &Setting::default());
-        let same = again.left.map(|left| left::compare(base, &left, &Default::default()).verdict);
-        report.stability = Some(stability_words(case, options, same.as_ref().ok()));
-    }
-    compare_golden(case, options, name, comparison, &Golden::of_left(base), report);
+/// The base run of a command: whatever it left.
+struct LeftBase<'a> {
+    work: &'a Work<'a>,
+    left: &'a Left,
 }
 
-fn against(work: &Work<'_>, base: &Left, saved: &Path) -> Comparison {
-    if !saved.is_dir() {
-        let detail = format!("{} does not exist; the earlier run did not save this case", saved.display());
-        return Comparison::unverified(Reason::NoGolden, detail);
+impl Base for LeftBase<'_> {
+    fn golden(&self) -> Golden {
+        Golden::of_left(self.left)
     }
-    let stdout = match crate::trace::files::read(&saved.join(STDOUT), crate::launch::command::STDOUT_LIMIT) {
-        Ok(stdout) => stdout,
-        Err(e) => return Comparison::unverified(Reason::NoEvidence, format!("{}: {e}", saved.display())),
-    };
-    let wanted = work.wanted.unwrap_or(Wanted::Outputs);
-    match left::read(saved, &saved.join("w"), &work.job.outputs, &stdout, wanted) {
-        Ok(old) => left::compare(&old, base, &work.case.compare),
-        Err(e) => Comparison::unverified(e.reason, e.detail),
+
+    fn saved(&self, folder: &Path) -> PathBuf {
+        folder.join(&self.work.case.name)
+    }
+
+    fn against(&self, saved: &Path) -> Comparison {
+        let stdout = match crate::trace::files::read(&saved.join(STDOUT), crate::launch::command::STDOUT_LIMIT) {
+            Ok(stdout) => stdout,
+            Err(e) => return Comparison::unverified(Reason::NoEvidence, format!("{}: {e}", saved.display())),
+        };
+        let wanted = self.work.wanted.unwrap_or(Wanted::Outputs);
+        match left::read(saved, &padded(saved, 0), &self.work.job.outputs, &stdout, wanted) {
+            Ok(old) => left::compare(&old, self.left, &self.work.case.compare),
+            Err(e) => Comparison::unverified(e.reason, e.detail),
+        }
+    }
+
+    fn save(&self, to: &Path) -> std::io::Result<()> {
+        save(&self.work.folder.join("base"), &self.work.job.outputs, to)
+    }
+
+    fn again(&self) -> Option<Verdict> {
+        let again = self.work.run("base-again", &Setting::default()).left.ok()?;
+        Some(left::compare(self.left, &again, &Scope::default()).verdict)
     }
 }
 
-/// Copies the base run's evidence; it appears under its name only when complete.
-fn save(work: &Work<'_>, to: &Path) -> std::io::Result<()> {
-    let from = work.folder.join("base");
+/// Copies a run's evidence; it appears under its name only when complete.
+fn save(from: &Path, outputs: &Outputs, to: &Path) -> std::io::Result<()> {
     let parent = to.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(parent)?;
     let part = tempfile::Builder::new().prefix(".samebits-").tempdir_in(parent)?;
-    let copy = |path: &Path| -> std::io::Result<()> {
-        let target = part.path().join(path);
+    let copy = |source: &Path, target: &Path| -> std::io::Result<()> {
         fs::create_dir_all(target.parent().unwrap_or(Path::new(".")))?;
-        fs::copy(from.join(path), target).map(|_| ())
+        fs::copy(source, target).map(|_| ())
     };
-    copy(Path::new(STDOUT))?;
-    for (_, files) in work.job.outputs.found(&from.join("w"))? {
-        files.iter().try_for_each(|file| copy(&Path::new("w").join(file)))?;
+    copy(&from.join(STDOUT), &part.path().join(STDOUT))?;
+    let (work, target) = (padded(from, 0), padded(part.path(), 0));
+    for (_, files) in outputs.found(&work)? {
+        files.iter().try_for_each(|file| copy(&work.join(file), &target.join(file)))?;
     }
     for entry in fs::read_dir(from.join(TRACES))? {
-        copy(&Path::new(TRACES).join(entry?.file_name()))?;
+        let name = entry?.file_name();
+        copy(&from.join(TRACES).join(&name), &part.path().join(TRACES).join(&name))?;
     }
     if to.exists() {
         fs::remove_dir_all(to)?;

@@ -103,12 +103,16 @@ fn case_hashes(case: &Case) -> BTreeMap<String, String> {
     let hash = |(name, path): (&str, Option<&PathBuf>)| Some((name.to_owned(), tree_digest(path?)?.to_string()));
     let mut hashes: BTreeMap<String, String> = files.into_iter().filter_map(hash).collect();
     if let Engine::Command(engine) = &case.engine {
-        // The files that the command names, such as its script.
-        let named = engine.run.command.iter().filter(|a| !a.is_empty() && engine.folder.join(a).is_file());
-        let digest = |a: &String| Some((format!("file {a}"), tree_digest(&engine.folder.join(a))?.to_string()));
-        hashes.extend(named.filter_map(digest));
+        hashes.extend(named_files(&engine.run.command, &engine.folder));
     }
     hashes
+}
+
+/// Content hashes of the files that a command names, such as its script.
+pub fn named_files(command: &[String], folder: &Path) -> BTreeMap<String, String> {
+    let named = command.iter().filter(|a| folder.join(a).is_file());
+    let digest = |a: &String| Some((format!("file {a}"), tree_digest(&folder.join(a))?.to_string()));
+    named.filter_map(digest).collect()
 }
 
 /// Content hashes of what decides a golden: `src`, `kernels`, `Cargo.lock`, the case, its market file. Files that do not

@@ -105,8 +105,52 @@ pub fn extra(name: &str, verdict: Verdict, comparison: Option<Comparison>, case:
     ArmReport { name: name.to_owned(), verdict, comparison, seconds: 0.0, command }
 }
 
+/// The base run of a case, as far as the golden and earlier runs are concerned.
+pub trait Base {
+    /// What it would have as its golden.
+    fn golden(&self) -> Golden;
+    /// Where it lies in a folder of saved runs.
+    fn saved(&self, folder: &Path) -> PathBuf;
+    /// Compares it with one that an earlier job saved there.
+    fn against(&self, saved: &Path) -> Comparison;
+    /// Saves it there; it appears only when complete.
+    fn save(&self, to: &Path) -> std::io::Result<()>;
+    /// Makes it once more and compares; None when it could not be made.
+    fn again(&self) -> Option<Verdict>;
+}
+
+/// Holds the base run against the golden or an earlier run, and saves it where that is asked for.
+pub fn judge_golden(case: &Case, options: &Options<'_>, base: &dyn Base, report: &mut CaseReport) {
+    let found = base.golden();
+    let judged = match &options.against {
+        Some(folder) => Some(("against", against(base, &base.saved(folder)))),
+        None if case.golden => Some(("golden", golden::compare(case, &found))),
+        None => None,
+    };
+    // Saved only now, so that a run is never compared with itself.
+    if let Some(target) = options.save.as_ref().map(|folder| base.saved(folder))
+        && let Err(e) = base.save(&target)
+    {
+        let verdict = Verdict::unverified(Reason::NoEvidence, format!("{}: {e}", target.display()));
+        report.arms.push(extra("save", verdict, None, case));
+    }
+    let Some((name, comparison)) = judged else { return };
+    if comparison.verdict == Verdict::Different {
+        report.stability = Some(stability_words(case, options, base.again().as_ref()));
+    }
+    compare_golden(case, options, name, comparison, &found, report);
+}
+
+fn against(base: &dyn Base, saved: &Path) -> Comparison {
+    if saved.exists() {
+        return base.against(saved);
+    }
+    let detail = format!("{} does not exist; the earlier run did not save this case", saved.display());
+    Comparison::unverified(Reason::NoGolden, detail)
+}
+
 /// Takes a comparison with the golden, or with an earlier run, into the report; writes the pending golden.
-pub fn compare_golden(
+fn compare_golden(
     case: &Case,
     options: &Options<'_>,
     name: &str,
@@ -145,7 +189,7 @@ pub fn seed_ignored(what: &str) -> (Verdict, Option<Comparison>) {
 }
 
 /// What one more run of the base says; the verdict stays.
-pub fn stability_words(case: &Case, options: &Options<'_>, again: Option<&Verdict>) -> String {
+fn stability_words(case: &Case, options: &Options<'_>, again: Option<&Verdict>) -> String {
     let command = format!("samebits run {} --arm base", case.name);
     // Of an earlier job's run nothing is known but what it left.
     let changed = if options.against.is_none() { golden::changed_since(case) } else { Vec::new() };
