@@ -17,6 +17,11 @@ use crate::trace::record::{Body, NOT_FINITE, Place};
 /// First line of a golden.
 pub const SCHEMA: &str = "samebits-golden/1";
 
+/// Lines of a trace's last step, one a tensor.
+const LAST_STEP: &str = "last-step";
+/// Lines of a trace's close, one a tensor.
+const FINAL: &str = "final";
+
 /// Group of a tensor: `adam.m`, else the first part of its name.
 fn group(name: &str) -> &str {
     let parts = if name.starts_with("adam.") { 2 } else { 1 };
@@ -88,7 +93,9 @@ pub fn render_left(left: &Left) -> String {
     let mut text = format!("{SCHEMA}\n");
     for trace in &left.traces {
         // The digest of everything comes last, once.
-        for line in render(trace).lines().skip(1).filter(|l| !l.starts_with("close root ")) {
+        let text_of = render(trace);
+        let lines = text_of.lines().skip(1).filter(|l| !l.starts_with("close root ")).map(str::to_owned);
+        for line in lines.chain(ending(trace)) {
             let _ = writeln!(text, "rank {} {line}", trace.open.rank);
         }
     }
@@ -98,6 +105,17 @@ pub fn render_left(left: &Left) -> String {
     }
     let _ = writeln!(text, "close root {}", left.key(&Default::default()));
     text
+}
+
+/// What a command's trace ends with, tensor by tensor: its last step's fingerprints, and the SHA-256 of its close.
+fn ending(trace: &Trace) -> Vec<String> {
+    let last = trace.bodies.iter().rev().find(|(kind, _)| *kind == "step").map(|(_, body)| body);
+    let tensors = last.into_iter().flat_map(|body| {
+        let place = place_text(&body.place);
+        body.fp.iter().map(move |(name, fp)| format!("{LAST_STEP} {place} {name} {fp}"))
+    });
+    let digests = trace.close.sha256.iter().map(|(name, digest)| format!("{FINAL} {name} {digest}"));
+    tensors.chain(digests).collect()
 }
 
 fn place_text(place: &Place) -> String {
@@ -178,7 +196,7 @@ impl Work {
             Some(_) => self.result.differing.push(name),
             None => {
                 self.between(&kind, &place);
-                let evidence = if kind == "step" { "fp" } else { "sha256" };
+                let evidence = if kind == "step" || kind == LAST_STEP { "fp" } else { "sha256" };
                 let values = [a.to_owned(), b.to_owned()];
                 self.result.differing.push(name.clone());
                 let (elements, elements_of, operation) = (None, None, None);
@@ -194,7 +212,9 @@ impl Work {
         let next = last.map_or(0, |s| s + 1);
         if let Some(step) = place.step.filter(|s| *s > next && kind != "eval") {
             let fold = place.fold.map_or_else(String::new, |f| format!(" of fold {f}"));
-            self.result.left_out.push(format!("updates {next} to {}{fold}: a golden keeps 0, 1, 3, 7, ...", step - 1));
+            self.result
+                .left_out
+                .push(format!("updates {next} to {}{fold}: a golden keeps 0, 1, 3, 7, ... and the last", step - 1));
         }
     }
 
@@ -227,8 +247,8 @@ fn of_rank(key: &str) -> (u32, &str) {
 fn count(compared: &mut Compared, key: &str) {
     let key = of_rank(key).1;
     match key.split(' ').next() {
-        Some("step") => compared.fingerprints += 1,
-        Some("fold" | "close" | "market" | "output") => compared.sha256 += 1,
+        Some("step" | LAST_STEP) => compared.fingerprints += 1,
+        Some("fold" | FINAL | "close" | "market" | "output") => compared.sha256 += 1,
         Some("eval") if key.contains(" eval.") => compared.sha256 += 1,
         _ => compared.metrics += 1,
     }
@@ -239,17 +259,20 @@ fn parts(key: &str) -> (String, Place, String) {
     let (rank, key) = of_rank(key);
     let kind = key.split(' ').next().unwrap_or_default().to_owned();
     let (mut place, mut name) = (Place { rank, ..Place::default() }, kind.clone());
-    // A name of an output may hold blanks.
-    if let Some(name) = key.strip_prefix("output ") {
-        return (kind, place, name.to_owned());
-    }
-    for part in key.split(' ').skip(1) {
+    let mut rest = key.split_once(' ').map_or("", |(_, rest)| rest);
+    // Names of outputs and tensors may hold blanks; only lines with a place have one before the name.
+    while !matches!(kind.as_str(), "output" | FINAL | "close" | "key") {
+        let (part, after) = rest.split_once(' ').unwrap_or((rest, ""));
         match part.split_once('=') {
             Some(("fold", x)) => place.fold = x.parse().ok(),
             Some(("step", x)) => place.step = x.parse().ok(),
             Some(("eval", x)) => place.eval = x.parse().ok(),
-            _ => name = part.to_owned(),
+            _ => break,
         }
+        rest = after;
+    }
+    if !rest.is_empty() {
+        name = rest.to_owned();
     }
     (kind, place, name)
 }
@@ -285,6 +308,20 @@ mod tests {
         refused(&TEXT.replace("close root cc", "rubbish"), "line 6");
         refused(&TEXT.replace("close root cc", ""), "line 6");
         refused(&format!("{TEXT}close root cc\n"), "line 7");
+    }
+
+    /// Would fail if a difference at the last step of a command's trace, or in what it ends with, named no tensor.
+    #[test]
+    fn what_a_trace_ends_with_is_named() {
+        let text = "samebits-golden/1\nrank 1 step fold=- step=15 net aa\nrank 1 last-step fold=- step=19 net.a b bb\n\
+                    rank 1 final net.a b cc\nclose root dd\n";
+        let moved = compare(text, &text.replace("bb", "b0").replace("cc", "c0").replace("dd", "d0"));
+        let first = moved.first.unwrap();
+        assert_eq!((first.kind.as_str(), first.name.as_str(), first.evidence), ("last-step", "net.a b", "fp"));
+        assert_eq!((first.place.rank, first.place.step), (1, Some(19)));
+        assert_eq!(moved.left_out, ["updates 16 to 18: a golden keeps 0, 1, 3, 7, ... and the last"]);
+        let first = compare(text, &text.replace("cc", "c0")).first.unwrap();
+        assert_eq!((first.kind.as_str(), first.name.as_str(), first.evidence), ("final", "net.a b", "sha256"));
     }
 
     /// Would fail if moments were mixed into one group.
