@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use samebits::engine::cpu::{Cpu, Faults, SimdPath};
-use samebits::engine::vectors::{Report, VectorError, kinds, run_bytes, run_file};
+use samebits::engine::vectors::{On, Report, VectorError, kinds, run_bytes, run_file};
 use serde_json::{Value, json};
 
 fn root() -> &'static Path {
@@ -36,7 +36,7 @@ fn all_agree(folder: &Path) -> BTreeSet<String> {
         for threads in [1, 2] {
             let cpu = engine(path, threads);
             for file in &files {
-                let report = run_file(file, &cpu).unwrap_or_else(|e| panic!("{path}: {e}"));
+                let report = run_file(file, On::Cpu(&cpu)).unwrap_or_else(|e| panic!("{path}: {e}"));
                 assert_eq!(first(&report), None, "{path}: {}", file.display());
                 assert!(report.passed() > 0, "{path}: {} ran nothing", file.display());
                 ran.extend(report.kinds.into_keys());
@@ -81,7 +81,7 @@ fn another_seed_agrees_too() {
 fn planted_faults_are_seen() {
     let failed = |faults, file: &str| {
         let cpu = Cpu::new(SimdPath::best(), 1, faults).expect("the proof comes before the fault");
-        let report = run_file(&vectors().join(file), &cpu).expect("a vector file");
+        let report = run_file(&vectors().join(file), On::Cpu(&cpu)).expect("a vector file");
         first(&report).unwrap_or_else(|| panic!("{file} passed"))
     };
     let flush = Faults { flush_to_zero: true, ..Faults::default() };
@@ -110,7 +110,7 @@ fn one_of_each_kind() -> Vec<Value> {
 }
 
 fn run_text(text: &str, cpu: &Cpu) -> Result<Report, VectorError> {
-    run_bytes(Path::new("x.json"), text.as_bytes(), cpu)
+    run_bytes(Path::new("x.json"), text.as_bytes(), On::Cpu(cpu))
 }
 
 fn run_case(case: &Value, cpu: &Cpu) -> Result<Report, VectorError> {

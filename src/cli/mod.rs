@@ -8,6 +8,7 @@ pub mod demo;
 pub mod diff;
 pub mod doctor;
 pub mod init;
+pub mod kernels;
 pub mod mutants;
 pub mod output;
 pub mod run;
@@ -62,8 +63,10 @@ pub enum Command {
     Demo,
     /// The matrix of planted faults and the detectors that name them
     Mutants(mutants::Args),
-    /// Run the contract's vectors on every SIMD path of this machine
+    /// Run the contract's vectors on every SIMD path of this machine, or on a GPU
     Vectors(vectors::Args),
+    /// Compile every kernel for every architecture, without a GPU, and hold its instructions against the contract
+    Kernels(kernels::Args),
     /// Show what a case resolves to: settings, arms, golden, trace size
     Show(show::Args),
     /// List the cases, one a line
@@ -158,6 +161,7 @@ fn run() -> u8 {
         Command::Demo => demo::main(),
         Command::Mutants(args) => mutants::main(args),
         Command::Vectors(args) => vectors::main(args),
+        Command::Kernels(args) => kernels::main(args),
         Command::Show(args) => show::main(args),
         Command::List(args) => show::list(args),
         Command::Arm => arm::main(),

@@ -6,6 +6,8 @@
 
 pub mod checkpoint;
 pub mod cpu;
+#[allow(unsafe_code)]
+pub mod cuda;
 pub mod environment;
 pub mod error;
 pub mod evaluator;

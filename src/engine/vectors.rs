@@ -1,4 +1,4 @@
-//! Runs the contract's vectors (`cases/vectors/*.json`) on a CPU path.
+//! Runs the contract's vectors (`cases/vectors/*.json`) on a CPU path or a GPU.
 //!
 //! Kinds are added in `vectors/kinds.rs`, in one table. A file is read as foreign bytes: whatever it holds gives a report
 //! or an error that names file, case and key, never a panic. A kind that the table lacks is an error, and every key of a
@@ -6,11 +6,15 @@
 //! value (rule 11), everything else by bits.
 //! Schema: `tests/oracle/README.md`.
 
+mod engine;
 mod environment_kinds;
 mod fields;
 mod kinds;
 mod learner_kinds;
 mod network_kinds;
+mod on_cpu;
+mod on_cuda;
+pub mod products;
 mod random_kinds;
 mod replay_kinds;
 mod update_kinds;
@@ -23,6 +27,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::cpu::Cpu;
+use engine::Engine;
+pub use on_cuda::Cuda;
 
 use fields::{Difference, Fields, short};
 use kinds::KINDS;
@@ -85,6 +91,12 @@ pub enum CaseFault {
         /// the key, with `in.` or `out.` before it
         key: String,
         /// expected and found
+        reason: String,
+    },
+    /// the engine failed
+    #[error("the engine failed: {reason}")]
+    Engine {
+        /// why
         reason: String,
     },
 }
@@ -167,19 +179,28 @@ struct CaseRecord {
     out: Value,
 }
 
-/// Runs every case of a file on `cpu`, in its pool's floating-point mode.
-pub fn run_file(path: &Path, cpu: &Cpu) -> Result<Report, VectorError> {
+/// Where vectors run.
+#[derive(Clone, Copy)]
+pub enum On<'a> {
+    /// on a CPU path, in its pool's floating-point mode
+    Cpu(&'a Cpu),
+    /// on a GPU's kernels
+    Cuda(&'a Cuda),
+}
+
+/// Runs every case of a file.
+pub fn run_file(path: &Path, on: On<'_>) -> Result<Report, VectorError> {
     let read = |source| VectorError::Read { file: path.to_owned(), source };
     let size = std::fs::metadata(path).map_err(read)?.len();
     if size > FILE_LIMIT {
         let reason = format!("{size} bytes; at most {FILE_LIMIT} are read");
         return Err(VectorError::File { file: path.to_owned(), reason });
     }
-    run_bytes(path, &std::fs::read(path).map_err(read)?, cpu)
+    run_bytes(path, &std::fs::read(path).map_err(read)?, on)
 }
 
 /// Runs every case of a file's bytes; `path` is for messages.
-pub fn run_bytes(path: &Path, bytes: &[u8], cpu: &Cpu) -> Result<Report, VectorError> {
+pub fn run_bytes(path: &Path, bytes: &[u8], on: On<'_>) -> Result<Report, VectorError> {
     let wrong = |reason| VectorError::File { file: path.to_owned(), reason };
     let file: File = serde_json::from_slice(bytes).map_err(|e| wrong(format!("not a vector file: {e}")))?;
     if file.contract != "chain/1" {
@@ -190,7 +211,11 @@ pub fn run_bytes(path: &Path, bytes: &[u8], cpu: &Cpu) -> Result<Report, VectorE
     }
     let mut report = Report::default();
     for (index, case) in file.cases.iter().enumerate() {
-        let mismatch = cpu.on_pool(|| run_case(index, case, cpu)).map_err(|fault| {
+        let found = match on {
+            On::Cpu(cpu) => cpu.on_pool(|| run_case(index, case, cpu)),
+            On::Cuda(cuda) => run_case(index, case, cuda),
+        };
+        let mismatch = found.map_err(|fault| {
             let case = FaultyCase { index, kind: short(&case.kind), note: short(&case.note), fault };
             VectorError::Case { file: path.to_owned(), case: Box::new(case) }
         })?;
@@ -206,10 +231,10 @@ pub fn run_bytes(path: &Path, bytes: &[u8], cpu: &Cpu) -> Result<Report, VectorE
     Ok(report)
 }
 
-fn run_case(index: usize, case: &CaseRecord, cpu: &Cpu) -> Result<Option<Mismatch>, CaseFault> {
+fn run_case(index: usize, case: &CaseRecord, engine: &dyn Engine) -> Result<Option<Mismatch>, CaseFault> {
     let (_, run) = KINDS.iter().find(|(kind, _)| *kind == case.kind).ok_or(CaseFault::UnknownKind)?;
     let (input, out) = (Fields::input(&case.input)?, Fields::output(&case.out)?);
-    let difference = out.compare(&run(&input, &out, cpu)?)?;
+    let difference = out.compare(&run(&input, &out, engine)?)?;
     Ok(difference.map(|Difference { key, element, expected, found }| Mismatch {
         case: index,
         note: short(&case.note),

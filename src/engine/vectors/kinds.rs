@@ -1,5 +1,6 @@
 //! The table of kinds, and one runner for each.
 
+use super::engine::Engine;
 use super::environment_kinds::{environment, not_finite};
 use super::fields::{Fields, Outputs};
 use super::learner_kinds::*;
@@ -7,21 +8,20 @@ use super::network_kinds::*;
 use super::random_kinds::*;
 use super::replay_kinds::*;
 use super::update_kinds::whole_update;
-use crate::engine::cpu::Cpu;
 use crate::engine::cpu::rules::Operation;
 
-/// Computes `out` from `in` on a path; `out` itself says only how many elements are asked for.
-pub(crate) type Runner = fn(&Fields, &Fields, &Cpu) -> Outputs;
+/// Computes `out` from `in` on an engine; `out` itself says only how many elements are asked for.
+pub(crate) type Runner = fn(&Fields, &Fields, &dyn Engine) -> Outputs;
 
 /// The one place to add a kind.
 pub(crate) const KINDS: &[(&str, Runner)] = &[
     // Rule 1
-    ("add", |i, _, cpu| operation(i, cpu, Operation::Add)),
-    ("sub", |i, _, cpu| operation(i, cpu, Operation::Sub)),
-    ("mul", |i, _, cpu| operation(i, cpu, Operation::Mul)),
-    ("div", |i, _, cpu| operation(i, cpu, Operation::Div)),
-    ("sqrt", |i, _, cpu| operation(i, cpu, Operation::Sqrt)),
-    ("fma", |i, _, cpu| operation(i, cpu, Operation::Fma)),
+    ("add", |i, _, engine| operation(i, engine, Operation::Add)),
+    ("sub", |i, _, engine| operation(i, engine, Operation::Sub)),
+    ("mul", |i, _, engine| operation(i, engine, Operation::Mul)),
+    ("div", |i, _, engine| operation(i, engine, Operation::Div)),
+    ("sqrt", |i, _, engine| operation(i, engine, Operation::Sqrt)),
+    ("fma", |i, _, engine| operation(i, engine, Operation::Fma)),
     // Rule 2
     ("dot", dot),
     ("layer", layer),

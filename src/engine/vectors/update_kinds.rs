@@ -3,49 +3,17 @@
 use std::ops::Range;
 
 use super::CaseFault;
+use super::engine::{Drawn, Engine, Start, Updated, Updates};
 use super::fields::{Fields, Found, Outputs, SIZE_LIMIT};
+use super::learner_kinds::adam_settings;
 use super::network_kinds::product;
-use super::replay_kinds::{exponent, n_step_return, priorities, ring, tree};
-use crate::bits::philox::{Key, stream_key};
-use crate::bits::rounding::{AdamConstants, power};
-use crate::engine::cpu::{Batch, Cpu, Network, TargetRule, Workspace};
+use super::replay_kinds::{exponent, priorities};
+use crate::bits::philox::stream_key;
+use crate::bits::rounding::power;
 use crate::engine::network::{BRANCHES, NetworkShape};
-use crate::engine::replay::{Replay, draw_below, importance_weights, priority};
 
 /// One a whole update; the file lists as many.
 const UPDATES: [&str; 3] = ["0", "1", "2"];
-
-struct Settings {
-    lr: f64,
-    beta1: f64,
-    beta2: f64,
-    epsilon: f64,
-    clip: f64,
-    gamma: f64,
-    n: usize,
-    tau: Option<f64>,
-    period: Option<u64>,
-    /// α, β and ε of prioritized replay
-    prioritized: Option<(f64, f64, f32)>,
-    batch: usize,
-    key: Key,
-}
-
-impl Settings {
-    fn read(i: &Fields) -> Result<Self, CaseFault> {
-        let prioritized = if i.given("alpha")? {
-            Some((exponent(i, "alpha")?, exponent(i, "beta")?, i.f64("epsilon_priority")? as f32))
-        } else {
-            None
-        };
-        let tau = if i.given("tau")? { Some(i.f64("tau")?) } else { None };
-        let period = if i.given("period")? { Some(i.size("period")? as u64) } else { None };
-        let [lr, beta1, beta2, epsilon] = [i.f64("lr")?, i.f64("beta1")?, i.f64("beta2")?, i.f64("epsilon")?];
-        let (clip, gamma, n, batch) = (i.f64("clip")?, i.f64("gamma")?, i.size("n")?, i.size("batch")?);
-        let key = stream_key(i.u64("seed")?, i.number_u32("fold")?, "replay.sample");
-        Ok(Settings { lr, beta1, beta2, epsilon, clip, gamma, n, tau, period, prioritized, batch, key })
-    }
-}
 
 fn shape(i: &Fields, batch: usize) -> Result<NetworkShape, CaseFault> {
     let shape = NetworkShape { d: i.size("d")?, bottleneck: i.size("bottleneck")?, h: i.size("h")? };
@@ -70,24 +38,13 @@ struct Transition {
 }
 
 impl Transition {
-    fn read(i: &Fields, d: usize, settings: &Settings) -> Result<Self, CaseFault> {
-        let (rewards, dones) = (i.f32s_of("rewards", settings.n)?, i.bools("dones")?);
-        i.length("dones", dones.len(), settings.n)?;
-        let (ret, done) = n_step_return(&rewards, &dones, settings.gamma as f32);
+    fn read(i: &Fields, d: usize, (n, gamma): (usize, f32), engine: &dyn Engine) -> Result<Self, CaseFault> {
+        let (rewards, dones) = (i.f32s_of("rewards", n)?, i.bools("dones")?);
+        i.length("dones", dones.len(), n)?;
+        let (ret, done) = engine.n_step(n, gamma, &rewards, &dones)?;
         let (obs, next_obs) = (i.f32s_of("obs", d)?, i.f32s_of("next_obs", d)?);
-        Ok(Transition { obs, next_obs, actions: i.actions("actions", 1)?[0], ret, done })
+        Ok(Transition { obs, next_obs, actions: i.actions("actions", 1)?[0], ret: ret[0], done: done[0] })
     }
-}
-
-struct Learner {
-    online: Network,
-    target: Network,
-    m: Vec<f32>,
-    v: Vec<f32>,
-    replay: Replay,
-    /// updates done
-    t: u64,
-    ws: Workspace,
 }
 
 fn parameters(i: &Fields, shape: NetworkShape) -> Result<Vec<f32>, CaseFault> {
@@ -98,110 +55,98 @@ fn parameters(i: &Fields, shape: NetworkShape) -> Result<Vec<f32>, CaseFault> {
     Ok(flat)
 }
 
+fn start(i: &Fields, rows: usize) -> Result<(Start, usize, f32), CaseFault> {
+    let (s, before) = (i.fields("settings")?, i.fields("before")?);
+    let batch = s.size("batch")?;
+    let shape = shape(&i.fields("shape")?, batch)?;
+    let prioritized = if s.given("alpha")? {
+        Some((exponent(&s, "alpha")?, exponent(&s, "beta")?, s.f64("epsilon_priority")? as f32))
+    } else {
+        None
+    };
+    let tau = if s.given("tau")? { Some(s.f64("tau")?) } else { None };
+    let period = if s.given("period")? { Some(s.size("period")? as u64) } else { None };
+    let (gamma, n) = (s.f64("gamma")?, s.size("n")?);
+    let q = priorities(&before, "priorities")?;
+    before.length("priorities", q.len(), rows)?;
+    let t = before.number("t")?;
+    if t > SIZE_LIMIT as u64 {
+        return Err(before.fault("t", format!("expected at most {SIZE_LIMIT}, found {t}")));
+    }
+    let of = |key: &str| parameters(&before.fields(key)?, shape);
+    let start = Start {
+        shape,
+        flat: [of("q")?, of("target")?, of("m")?, of("v")?],
+        priorities: q,
+        t,
+        batch,
+        adam: adam_settings(&s)?,
+        clip: s.f64("clip")?,
+        tau,
+        period,
+        prioritized,
+        key: stream_key(s.u64("seed")?, s.number_u32("fold")?, "replay.sample"),
+        gamma_n: power(gamma, n as u64) as f32,
+    };
+    Ok((start, n, gamma as f32))
+}
+
 fn named(shape: NetworkShape, flat: &[f32]) -> Found {
     let tensor = |(name, _, range): (String, Vec<usize>, Range<usize>)| (name, Found::F32(flat[range].to_vec()));
     Found::Fields(shape.tensors().into_iter().map(tensor).collect())
 }
 
-impl Learner {
-    fn read(i: &Fields, shape: NetworkShape, rows: usize) -> Result<Self, CaseFault> {
-        let q = priorities(i, "priorities")?;
-        i.length("priorities", q.len(), rows)?;
-        let t = i.number("t")?;
-        if t > SIZE_LIMIT as u64 {
-            return Err(i.fault("t", format!("expected at most {SIZE_LIMIT}, found {t}")));
-        }
-        let [online, target] = [parameters(&i.fields("q")?, shape)?, parameters(&i.fields("target")?, shape)?];
-        let [m, v] = [parameters(&i.fields("m")?, shape)?, parameters(&i.fields("v")?, shape)?];
-        let [online, target] = [Network::new(shape, &online), Network::new(shape, &target)];
-        Ok(Learner { online, target, m, v, replay: ring(q), t, ws: Workspace::default() })
-    }
-
-    /// Rows and importance weights. Rows of priority 0 are those that cannot be sampled.
-    fn sample(&self, settings: &Settings) -> (Vec<u32>, Vec<f32>) {
-        let q = &self.replay.priority;
-        let ones: Vec<u32> = q.iter().map(|&q| u32::from(q > 0)).collect();
-        let n = ones.iter().fold(0, |n, &one| n + u64::from(one));
-        let tree = tree(if settings.prioritized.is_some() { q } else { &ones });
-        let draw = |position| tree.find(draw_below(tree.total(), settings.key, position, self.t)) as u32;
-        let rows: Vec<u32> = (0..settings.batch as u32).map(draw).collect();
-        let mut w = vec![1.0; rows.len()];
-        if let Some((_, beta, _)) = settings.prioritized {
-            let sampled: Vec<u32> = rows.iter().map(|&row| q[row as usize]).collect();
-            importance_weights(tree.total(), n, &sampled, beta, &mut w);
-        }
-        (rows, w)
-    }
-
-    /// Gradients of the sampled rows, then everything that follows from them.
-    fn learn(&mut self, cpu: &Cpu, settings: &Settings, batch: &Batch, rows: &[u32]) {
-        let Learner { online, target, m, v, replay, t, ws } = self;
-        cpu.gradients(online, target, batch, ws);
-        *t += 1;
-        let Settings { lr, beta1, beta2, epsilon, .. } = *settings;
-        let c = AdamConstants::new(lr, beta1, beta2, epsilon, power(beta1, *t), power(beta2, *t));
-        let rule = TargetRule::of(settings.tau, settings.period, *t);
-        cpu.apply(&c, settings.clip as f32, rule, online, target, m, v, ws);
-        if let Some((alpha, _, epsilon)) = settings.prioritized {
-            let deltas = ws.delta.as_chunks().0.iter();
-            let new: Vec<u32> = deltas.map(|&deltas| priority(deltas, epsilon, alpha)).collect();
-            replay.write_priorities(rows, &new);
-        }
-    }
-
-    fn update(&mut self, cpu: &Cpu, settings: &Settings, transitions: &[Transition]) -> Vec<(String, Found)> {
-        let (rows, w) = self.sample(settings);
-        let drawn: Vec<&Transition> = rows.iter().map(|&row| &transitions[row as usize]).collect();
-        let obs: Vec<f32> = drawn.iter().flat_map(|t| t.obs.iter().copied()).collect();
-        let next_obs: Vec<f32> = drawn.iter().flat_map(|t| t.next_obs.iter().copied()).collect();
-        let batch = Batch {
-            obs: &obs,
-            next_obs: &next_obs,
-            actions: &drawn.iter().map(|t| t.actions).collect::<Vec<_>>(),
-            returns: &drawn.iter().map(|t| t.ret).collect::<Vec<_>>(),
-            done: &drawn.iter().map(|t| t.done).collect::<Vec<_>>(),
-            weights: &w,
-            gamma_n: power(settings.gamma, settings.n as u64) as f32,
-        };
-        self.learn(cpu, settings, &batch, &rows);
-        self.shown(&rows, w)
-    }
-
-    /// What the file lists of an update, in the order of computation.
-    fn shown(&self, rows: &[u32], w: Vec<f32>) -> Vec<(String, Found)> {
-        let (ws, shape) = (&self.ws, self.online.shape());
-        let floats = |xs: &[f32]| Found::F32(xs.to_vec());
-        let state = [
-            ("t", Found::Numbers(vec![self.t])),
-            ("q", named(shape, self.online.parameters())),
-            ("target", named(shape, self.target.parameters())),
-            ("m", named(shape, &self.m)),
-            ("v", named(shape, &self.v)),
-            ("priorities", Found::U32(self.replay.priority.clone())),
-        ];
-        let all = [
-            ("rows", Found::Numbers(rows.iter().map(|&row| u64::from(row)).collect())),
-            ("w", Found::F32(w)),
-            ("q", floats(&ws.online.q)),
-            ("y", floats(&ws.y)),
-            ("deltas", floats(&ws.delta)),
-            ("loss", floats(&[ws.loss])),
-            ("gradients", named(shape, &ws.gradients)),
-            ("s", floats(&[ws.sum_squares])),
-            ("norm", floats(&[ws.norm])),
-            ("k", floats(&[ws.k])),
-            ("after", Found::Fields(state.map(|(key, found)| (key.to_owned(), found)).into())),
-        ];
-        all.map(|(key, found)| (key.to_owned(), found)).into()
-    }
+/// What the file lists of an update, in the order of computation.
+fn shown(shape: NetworkShape, rows: &[u32], w: Vec<f32>, u: Updated) -> Vec<(String, Found)> {
+    let [online, target, m, v] = &u.flat;
+    let state = [
+        ("t", Found::Numbers(vec![u.t])),
+        ("q", named(shape, online)),
+        ("target", named(shape, target)),
+        ("m", named(shape, m)),
+        ("v", named(shape, v)),
+        ("priorities", Found::U32(u.priorities)),
+    ];
+    let all = [
+        ("rows", Found::Numbers(rows.iter().map(|&row| u64::from(row)).collect())),
+        ("w", Found::F32(w)),
+        ("q", Found::F32(u.q)),
+        ("y", Found::F32(u.y)),
+        ("deltas", Found::F32(u.deltas)),
+        ("loss", Found::F32(vec![u.loss])),
+        ("gradients", named(shape, &u.gradients)),
+        ("s", Found::F32(vec![u.sum_squares])),
+        ("norm", Found::F32(vec![u.norm])),
+        ("k", Found::F32(vec![u.k])),
+        ("after", Found::Fields(state.map(|(key, found)| (key.to_owned(), found)).into())),
+    ];
+    all.map(|(key, found)| (key.to_owned(), found)).into()
 }
 
-pub(super) fn whole_update(i: &Fields, _: &Fields, cpu: &Cpu) -> Outputs {
-    let settings = Settings::read(&i.fields("settings")?)?;
-    let shape = shape(&i.fields("shape")?, settings.batch)?;
+fn update(
+    shape: NetworkShape,
+    updates: &mut dyn Updates,
+    transitions: &[Transition],
+) -> Result<Vec<(String, Found)>, CaseFault> {
+    let (rows, w) = updates.sample()?;
+    let drawn: Vec<&Transition> = rows.iter().map(|&row| &transitions[row as usize]).collect();
+    let batch = Drawn {
+        obs: drawn.iter().flat_map(|t| t.obs.iter().copied()).collect(),
+        next_obs: drawn.iter().flat_map(|t| t.next_obs.iter().copied()).collect(),
+        actions: drawn.iter().map(|t| t.actions).collect(),
+        returns: drawn.iter().map(|t| t.ret).collect(),
+        done: drawn.iter().map(|t| t.done).collect(),
+    };
+    let updated = updates.update(&rows, &w, &batch)?;
+    Ok(shown(shape, &rows, w, updated))
+}
+
+pub(super) fn whole_update(i: &Fields, _: &Fields, engine: &dyn Engine) -> Outputs {
     let rows = i.list("transitions")?;
-    let transitions: Vec<_> =
-        rows.iter().map(|row| Transition::read(row, shape.d, &settings)).collect::<Result<_, _>>()?;
-    let mut learner = Learner::read(&i.fields("before")?, shape, transitions.len())?;
-    Ok(UPDATES.map(|index| (index, Found::Fields(learner.update(cpu, &settings, &transitions)))).into())
+    let (start, n, gamma) = start(i, rows.len())?;
+    let read = |row: &Fields<'_>| Transition::read(row, start.shape.d, (n, gamma), engine);
+    let transitions: Vec<_> = rows.iter().map(read).collect::<Result<_, _>>()?;
+    let mut updates = engine.updates(&start)?;
+    let mut one = |index| Ok((index, Found::Fields(update(start.shape, updates.as_mut(), &transitions)?)));
+    UPDATES.into_iter().map(&mut one).collect()
 }
