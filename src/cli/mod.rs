@@ -48,7 +48,7 @@ pub enum Command {
     Test(test::Args),
     /// Compare two runs: traces, exports, checkpoints, files of tensors or whole folders
     Diff(diff::Args),
-    /// Say whether traces are whole and valid, and what each lack costs
+    /// Say whether traces are whole and valid, what each lack costs and how to mend it
     Validate(validate::Args),
     /// Run any command many times and name what makes its results differ
     Audit(audit::Args),
