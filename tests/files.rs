@@ -773,6 +773,36 @@ fn diff_names_the_first_array() {
     assert!(code == Some(2) && text.contains("the pickle calls torch.nn"), "{text}");
 }
 
+/// Would fail if the line at which two texts part were not told, or a name that differs be left untold.
+#[test]
+fn diff_tells_lines_and_names() {
+    let names: Vec<String> =
+        (0..12).map(|i| format!("logs/run/{i:02}.txt")).chain(["metrics.csv".to_owned()]).collect();
+    let side = |loss: &str| {
+        let text = format!("step,loss\n0,1.5\n1,{loss}\n2,0.5\n");
+        let files: Vec<(&str, &[u8])> = names.iter().map(|n| (n.as_str(), text.as_bytes())).collect();
+        folder(&files)
+    };
+    let (a, b) = (side("0.75"), side("0.7\x1b[2J5"));
+    let [a, b] = [&a, &b].map(|f| f.path().display().to_string());
+    let (code, text) = samebits(&["diff", &a, &b]);
+    let line = "  lines: 1 of 4 differ, the first is line 3: \"1,0.75\" | \"1,0.7\\u{1b}[2J5\"\n";
+    assert!(code == Some(1) && text.contains(line) && !text.contains('\x1b'), "{text}");
+    assert!(text.contains("differing there: 13 (logs/run/* (12), metrics.csv)"), "{text}");
+    let (_, all) = samebits(&["diff", &a, &b, "--all"]);
+    assert!(names.iter().all(|n| all.contains(&format!("\n    {n}\n"))), "{all}");
+    let (_, top) = samebits(&["diff", &a, &b, "--top", "2"]);
+    assert!(top.contains("    logs/run/01.txt\n    11 more") && !top.contains("    logs/run/02.txt"), "{top}");
+    let (code, text) = samebits(&["diff", &a, &b, "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let comparison = &value["comparison"];
+    assert_eq!((code, comparison["differing"].as_array().unwrap().len()), (Some(1), 13));
+    let lines = &comparison["first"]["lines"];
+    assert_eq!((&lines["first"], &lines["differing"]), (&serde_json::json!(3), &serde_json::json!(1)));
+    assert_eq!(lines["values"], serde_json::json!(["1,0.75", "1,0.7\\u{1b}[2J5"]));
+    assert_eq!(samebits(&["diff", &a, &b, "--top", "0"]).0, Some(64));
+}
+
 /// Would fail if a cut, altered or foreign file passed as a trace, or what a trace lacks were not said.
 #[test]
 fn validate_says_what_a_trace_is() {
@@ -785,6 +815,16 @@ fn validate_says_what_a_trace_is() {
     let (code, text) = samebits(&["validate", &path("a.jsonl")]);
     assert!(code == Some(0) && text.contains("my-trainer 1.0, rank 0 of 1, level op, 6 records, complete"), "{text}");
     assert!(text.contains("lacks nothing"), "{text}");
+    let mut bare = records(0, 1);
+    let samebits::trace::record::Record::Open(open) = &mut bare[0] else { panic!("open") };
+    open.seed = None;
+    fs::write(base.path().join("bare.jsonl"), lines(&bare)).unwrap();
+    let (code, text) = samebits(&["validate", &path("bare.jsonl")]);
+    assert!(code == Some(0) && text.contains("lacks no-seed (no seed): two runs of other seeds"), "{text}");
+    assert!(text.contains("\n    mend: `seed` in open; in Python record(seed=...)\n"), "{text}");
+    let (_, text) = samebits(&["validate", "--json", &path("bare.jsonl")]);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(value["traces"][0]["lacks"][0]["mend"].as_str().unwrap().contains("seed=..."), "{text}");
     let array = fixture("c.npy").display().to_string();
     let (code, text) = samebits(&["validate", &path("a.jsonl"), &path("cut.jsonl"), &path("altered.jsonl"), &array]);
     assert_eq!(code, Some(2));
