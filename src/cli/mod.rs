@@ -8,6 +8,7 @@ pub mod demo;
 pub mod diff;
 pub mod doctor;
 pub mod init;
+pub mod interpreter;
 pub mod mutants;
 pub mod output;
 pub mod run;
@@ -16,6 +17,7 @@ pub mod table;
 pub mod test;
 pub mod validate;
 pub mod vectors;
+mod workflow;
 pub mod workspace;
 
 use std::process::ExitCode;
