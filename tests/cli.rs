@@ -577,6 +577,9 @@ fn forged_manifests_are_refused() {
     assert!(code(&output) == 2 && err(&output).contains("seal"), "{}", err(&output));
 }
 
+/// Names and contents.
+type Files<'a> = Vec<(&'a str, &'a [u8])>;
+
 /// A folder of a repository whose program is `train.py`, and `samebits init` in it.
 fn init(place: &Place, name: &str, files: &[(&str, &[u8])], arguments: &[&str]) -> (PathBuf, Output) {
     let folder = place.path(name);
@@ -595,7 +598,7 @@ fn the_workflow_installs_what_the_repository_asks_for() {
     let place = Place::new();
     let project = &b"[project]\nname = \"a\"\nversion = \"1\"\nrequires-python = \">=3.10,<3.13\"\n"[..];
     #[rustfmt::skip]
-    let repositories: [(&str, Vec<(&str, &[u8])>, Vec<&str>); 7] = [
+    let repositories: [(&str, Files<'_>, Vec<&str>); 7] = [
         ("plain", vec![], vec!["python-version: \"3.11\""]),
         ("requirements", vec![("requirements.txt", b"numpy\n"), (".python-version", b"3.12.4\n")], vec!["pip install -r requirements.txt", "python-version: \"3.12.4\""]),
         ("project", vec![("pyproject.toml", project)], vec!["pip install .", "python-version: \"3.10\""]),

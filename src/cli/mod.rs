@@ -17,6 +17,7 @@ pub mod table;
 pub mod test;
 pub mod validate;
 pub mod vectors;
+mod waiting;
 mod workflow;
 pub mod workspace;
 
