@@ -777,7 +777,7 @@ fn diff_names_the_first_array() {
 #[test]
 fn diff_tells_lines_and_names() {
     let names: Vec<String> =
-        (0..12).map(|i| format!("logs/run/{i:02}.txt")).chain(["metrics.csv".to_owned()]).collect();
+        (0..20).map(|i| format!("logs/run/{i:02}.txt")).chain(["metrics.csv".to_owned()]).collect();
     let side = |loss: &str| {
         let text = format!("step,loss\n0,1.5\n1,{loss}\n2,0.5\n");
         let files: Vec<(&str, &[u8])> = names.iter().map(|n| (n.as_str(), text.as_bytes())).collect();
@@ -788,15 +788,15 @@ fn diff_tells_lines_and_names() {
     let (code, text) = samebits(&["diff", &a, &b]);
     let line = "  lines: 1 of 4 differ, the first is line 3: \"1,0.75\" | \"1,0.7\\u{1b}[2J5\"\n";
     assert!(code == Some(1) && text.contains(line) && !text.contains('\x1b'), "{text}");
-    assert!(text.contains("differing there: 13 (logs/run/* (12), metrics.csv)"), "{text}");
+    assert!(text.contains("differing there: 21 (logs/run/* (20), metrics.csv)"), "{text}");
     let (_, all) = samebits(&["diff", &a, &b, "--all"]);
     assert!(names.iter().all(|n| all.contains(&format!("\n    {n}\n"))), "{all}");
     let (_, top) = samebits(&["diff", &a, &b, "--top", "2"]);
-    assert!(top.contains("    logs/run/01.txt\n    11 more") && !top.contains("    logs/run/02.txt"), "{top}");
+    assert!(top.contains("    logs/run/01.txt\n    19 more") && !top.contains("    logs/run/02.txt"), "{top}");
     let (code, text) = samebits(&["diff", &a, &b, "--json"]);
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     let comparison = &value["comparison"];
-    assert_eq!((code, comparison["differing"].as_array().unwrap().len()), (Some(1), 13));
+    assert_eq!((code, comparison["differing"].as_array().unwrap().len()), (Some(1), 21));
     let lines = &comparison["first"]["lines"];
     assert_eq!((&lines["first"], &lines["differing"]), (&serde_json::json!(3), &serde_json::json!(1)));
     assert_eq!(lines["values"], serde_json::json!(["1,0.75", "1,0.7\\u{1b}[2J5"]));

@@ -1,9 +1,10 @@
 //! The pickle inside a PyTorch file, read without executing anything.
 //!
 //! A pickle is a program that may call any function. This reader builds numbers, strings, lists, tuples, dicts, sets and
-//! descriptions of tensors, arrays and generators; the few functions of [`super::globals`] are known by name and done by
-//! hand, here and in [`super::objects`]; any other is refused with its name. What is built lies in one list ([`Pickle::values`]) and is referred to by index, so that a value that the memo
-//! shares a million times is one value; how often it may be walked is bounded by whoever walks it ([`super::torch`]).
+//! descriptions of tensors, arrays and generators; the few functions of `globals.rs` are known by name and done by
+//! hand, here and in `objects.rs`; any other is refused with its name. What is built lies in one list
+//! ([`Pickle::values`]) and is referred to by index, so that a value that the memo shares a million times is one value;
+//! how often it may be walked is bounded by whoever walks it ([`super::torch`]).
 
 use std::collections::BTreeMap;
 

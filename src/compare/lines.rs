@@ -2,9 +2,12 @@
 //!
 //! Lines are ended by a newline; what ends a line is part of it, so that texts of other bytes never have equal lines.
 //! Counted are the lines between the beginning and the end that both have, place by place. No line is moved to find a
-//! better match.
+//! better match. What is shown goes into reports, so secrets, home, host and user in it are masked as everywhere: two
+//! lines that differ in nothing else are shown alike.
 
 use serde::Serialize;
+
+use crate::trace::privacy::Mask;
 
 /// How two texts differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,6 +28,10 @@ const WIDTH: usize = 100;
 
 /// How two texts differ; None when they do not, or when one of them is no text.
 pub fn differences(a: &[u8], b: &[u8]) -> Option<Lines> {
+    masked(a, b, &Mask::from_environment())
+}
+
+fn masked(a: &[u8], b: &[u8], mask: &Mask) -> Option<Lines> {
     let (a, b) = (text(a)?, text(b)?);
     if a == b {
         return None;
@@ -37,7 +44,8 @@ pub fn differences(a: &[u8], b: &[u8]) -> Option<Lines> {
     let between = total.map(|n| n - start - end);
     let longer = if between[0] > between[1] { between[0] } else { between[1] };
     let alike = x().zip(y()).skip(start).take(rest - end).filter(|(p, q)| p == q).count();
-    let shown = shown(x().nth(start), y().nth(start));
+    let [p, q] = [x().nth(start), y().nth(start)].map(|line| line.map(|l| mask.apply(l)));
+    let shown = shown(p.as_deref(), q.as_deref());
     let total = total.map(|n| n as u64);
     Some(Lines { first: start as u64 + 1, values: shown, differing: (longer - alike) as u64, total })
 }
@@ -73,7 +81,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn found(a: &str, b: &str) -> Lines {
-        differences(a.as_bytes(), b.as_bytes()).unwrap()
+        masked(a.as_bytes(), b.as_bytes(), &Mask::default()).unwrap()
     }
 
     fn values(a: &str, b: &str) -> [Option<String>; 2] {
@@ -109,11 +117,21 @@ mod tests {
         }
     }
 
+    /// Would fail if a secret in an output reached a report, or hid that the lines differ.
+    #[test]
+    fn secrets_in_lines_are_masked() {
+        let mask = Mask::default().and_arguments(&["--token".to_owned(), "hunter22".to_owned()]);
+        let lines = masked(b"a hunter22\n", b"a hunter23\n", &mask).unwrap();
+        assert_eq!((lines.differing, lines.values), (1, values("a <masked>", "a hunter23")));
+        let lines = masked(b"API_KEY=1\n", b"API_KEY=2\n", &mask).unwrap();
+        assert_eq!((lines.differing, lines.values), (1, values("API_KEY=<masked>", "API_KEY=<masked>")));
+    }
+
     proptest! {
         /// Would fail if texts of other bytes had no line that differs, or the count depended on the side.
         #[test]
         fn other_bytes_are_other_lines(a in "[ab\n\r]{0,12}", b in "[ab\n\r]{0,12}") {
-            let (x, y) = (differences(a.as_bytes(), b.as_bytes()), differences(b.as_bytes(), a.as_bytes()));
+            let (x, y) = (masked(a.as_bytes(), b.as_bytes(), &Mask::default()), masked(b.as_bytes(), a.as_bytes(), &Mask::default()));
             prop_assert_eq!(x.is_none(), a == b);
             if let (Some(x), Some(y)) = (x, y) {
                 prop_assert_eq!((x.first, x.differing), (y.first, y.differing));

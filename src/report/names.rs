@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Most entries of the short form.
-const ENTRIES: usize = 8;
+const ENTRIES: usize = 12;
 
 /// How names that differ are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ mod tests {
         many.extend(owned(&["q.w", "q.b", "rng"]));
         assert_eq!(grouped(&many), "adam.m.* (40), q.w, q.b, rng");
         let flat: Vec<String> = (0..20).map(|i| format!("w{i}")).collect();
-        assert_eq!(grouped(&flat), "w0, w1, w2, w3, w4, w5, w6, 13 more");
+        assert_eq!(grouped(&flat), "w0, w1, w2, w3, w4, w5, w6, w7, w8, w9, w10, 9 more");
         let files = owned(&["out/a.npz:w", "out/a.npz:b", "out/b.npz:w"]);
         assert_eq!(grouped(&files), "out/a.npz:w, out/a.npz:b, out/b.npz:w");
         assert_eq!(grouped(&[]), "");
