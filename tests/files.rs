@@ -342,6 +342,17 @@ fn generators_and_sets_in_pickles_are_whole() {
     assert_ne!(set(b"K\x07K\x01"), set(b"K\x07K\x02"));
     let old = b"c__builtin__\nfrozenset\n](K\x07K\x01e\x85R";
     assert_eq!(artifact::parse("x.pt", state(old, b"")).unwrap().tensors, set(b"K\x01K\x07"));
+    let number = |code: &str, bytes: &str| {
+        [&b"cnumpy.core.multiarray\nscalar\n"[..], &dtype(code, &plain_state("<")), &encoded(bytes), b"\x86R"].concat()
+    };
+    let keyed = |key: &[u8]| {
+        artifact::parse("x.pt", state(&[b"}", key, b"K\x01s"].concat(), b"")).map(|f| f.tensors[0].name.clone())
+    };
+    assert_eq!(keyed(&number("i4", "\u{fe}\u{ff}\u{ff}\u{ff}")).as_deref(), Ok("-2"));
+    assert_eq!(keyed(&[&number("u2", "\u{fe}\u{ff}")[..], b"K\x03\x86"].concat()).as_deref(), Ok("(65534, 3)"));
+    assert!(keyed(&number("f4", "\0\0\u{80}?")).unwrap_err().contains("no whole number"));
+    let (one, two) = (number("u1", "\x01"), number("u1", "\x02"));
+    assert_eq!(set(&[&one[..], &two].concat()), set(&[&two[..], &one, &two].concat()));
     // A set that the memo shares is sorted anew wherever it stands, which the budget bounds.
     let many = [&b"(\x8f("[..], &binunicode(&"a".repeat(1 << 16)), b"\x90q\x00", &b"h\x00".repeat(5000), b"t"].concat();
     refused("x.pt", &state(&many, b""), "unpacks to more than");
@@ -740,7 +751,15 @@ proptest! {
     /// Would fail if a damaged pickle made the reader or the walk over its values panic.
     #[test]
     fn mutated_pickles_never_panic(which in 0usize..3, changes in prop::collection::vec((any::<usize>(), any::<u8>()), 1..8)) {
-        let whole = bytes_of(["state.pt", "numpy.pt", "numpy-5.pt"][which]);
+        let whole = match which {
+            0 => bytes_of("state.pt"),
+            n => {
+                let seed = fixture(["../../fuzz/seeds/pickle/numpy-2.pkl", "../../fuzz/seeds/pickle/numpy-5.pkl"][n - 1]);
+                let whole = zipped(&[("s/data.pkl", &fs::read(seed).unwrap(), false)]);
+                assert!(artifact::parse("x.pt", whole.clone()).is_ok());
+                whole
+            }
+        };
         let entries = zip::entries(&whole).unwrap();
         let mut parts: Vec<(String, Vec<u8>)> =
             entries.iter().map(|e| (e.name.clone(), e.read().unwrap().into_owned())).collect();

@@ -9,6 +9,7 @@
 use super::globals::Global;
 use super::npy::{self, Item};
 use super::pickle::{Dict, Id, Pickle, Value, naturals};
+use crate::trace::record::Dtype;
 
 /// An element type, `numpy.dtype('f4', False, True)`.
 #[derive(Clone, Debug, PartialEq)]
@@ -215,6 +216,20 @@ impl Array {
             Value::Bytes(bytes) => bytes.len() as u64,
             _ => 0,
         }
+    }
+
+    /// The digits of a scalar that is a whole number.
+    pub fn whole_number(&self, pickle: &Pickle) -> Option<String> {
+        let (item, None) = (item(&pickle.values, self.element).ok()?, self.shape) else { return None };
+        let signed = matches!(item.dtype?, Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64);
+        if !signed && !matches!(item.dtype?, Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64) {
+            return None;
+        }
+        let (_, _, bytes) = self.read(pickle).ok()?;
+        let fill = if signed && bytes.last()? & 0x80 != 0 { 0xff } else { 0 };
+        let mut wide = [fill; 16];
+        wide.get_mut(..bytes.len())?.copy_from_slice(&bytes);
+        Some(i128::from_le_bytes(wide).to_string())
     }
 
     /// Its element, its sizes and its elements in row-major order, little-endian.

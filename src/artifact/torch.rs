@@ -147,6 +147,9 @@ impl<'a> Walk<'a, '_> {
             Value::Float(x) => [&[4][..], &x.to_bits().to_be_bytes()].concat(),
             Value::Text(text) => [&[5][..], text.as_bytes()].concat(),
             Value::Bytes(bytes) => [&[6][..], bytes].concat(),
+            Value::Array(Some(array)) if array.whole_number(self.pickle).is_some() => {
+                [&[8][..], array.whole_number(self.pickle).unwrap_or_default().as_bytes()].concat()
+            }
             Value::Tuple(items) if depth < DEPTH => {
                 let mut all = vec![7];
                 for item in items {
@@ -181,6 +184,10 @@ impl<'a> Walk<'a, '_> {
             Value::Bool(b) => Ok(b.to_string()),
             Value::None => Ok("None".to_owned()),
             Value::Float(x) => Ok(format!("{x:?}")),
+            Value::Array(Some(array)) => {
+                let number = array.whole_number(self.pickle);
+                number.ok_or_else(|| format!("{}: a key that is an array, or no whole number", short(name)))
+            }
             Value::Tuple(parts) if depth < DEPTH => {
                 self.budget.take(VISIT)?;
                 let parts = parts.iter().map(|part| self.key(*part, name, depth + 1));
