@@ -342,6 +342,9 @@ fn generators_and_sets_in_pickles_are_whole() {
     assert_ne!(set(b"K\x07K\x01"), set(b"K\x07K\x02"));
     let old = b"c__builtin__\nfrozenset\n](K\x07K\x01e\x85R";
     assert_eq!(artifact::parse("x.pt", state(old, b"")).unwrap().tensors, set(b"K\x01K\x07"));
+    let made = artifact::parse("x.pt", state(b"ccollections\ndefaultdict\nccollections\nCounter\n\x85R", b"")).unwrap();
+    let first = (made.tensors[0].name.as_str(), made.tensors[0].bytes.as_slice());
+    assert_eq!(first, ("default_factory", &b"collections.Counter"[..]));
     let number = |code: &str, bytes: &str| {
         [&b"cnumpy.core.multiarray\nscalar\n"[..], &dtype(code, &plain_state("<")), &encoded(bytes), b"\x86R"].concat()
     };

@@ -77,6 +77,20 @@ const NUMBERS: [&str; 15] = [
     "numpy.uint8",
 ];
 
+impl Global {
+    /// The name of a plain type, which may stand as a value: what a `defaultdict` makes.
+    pub fn type_name(&self) -> Option<&'static str> {
+        Some(match self {
+            Global::Type(name) => name,
+            Global::OrderedDict => "collections.OrderedDict",
+            Global::DefaultDict => "collections.defaultdict",
+            Global::Counter => "collections.Counter",
+            Global::Deque => "collections.deque",
+            _ => return None,
+        })
+    }
+}
+
 /// Type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {

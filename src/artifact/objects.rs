@@ -141,11 +141,11 @@ fn item(values: &[Value], element: Id) -> Result<&Item, String> {
 
 /// Gives a value the state that a pickle builds it with; a second state is refused.
 pub fn set_state(values: &mut [Value], into: Id, state: Id) -> Result<(), String> {
-    let parts = match &values[state as usize] {
-        Value::Tuple(items) => items.clone(),
-        _ => Vec::new(),
+    let parts: &[Id] = match &values[state as usize] {
+        Value::Tuple(items) => items,
+        _ => &[],
     };
-    let built = match (&values[into as usize], parts.as_slice()) {
+    let built = match (&values[into as usize], parts) {
         (Value::Array(None), [version, shape, element, fortran, data])
             if values[*version as usize] == Value::Int(1) =>
         {

@@ -226,7 +226,10 @@ impl<'a> Walk<'a, '_> {
             Value::Set(_) => (None, "set", vec![0], vec![]),
             Value::Dict(_) => (None, "dict", vec![0], vec![]),
             Value::Global(Global::Element(element)) => (None, "dtype", vec![element.word.len()], element.word.into()),
-            Value::Global(Global::Type(word)) => (None, "type", vec![word.len()], word.as_bytes().into()),
+            Value::Global(global) if global.type_name().is_some() => {
+                let word = global.type_name().unwrap_or_default();
+                (None, "type", vec![word.len()], word.into())
+            }
             Value::Dtype(element) => {
                 let words =
                     element.words().ok_or_else(|| format!("{}: an element type without its state", short(name)))?;
