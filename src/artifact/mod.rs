@@ -9,6 +9,7 @@ mod layout;
 mod literal;
 pub mod npy;
 pub mod npz;
+mod objects;
 pub mod pickle;
 pub mod safe;
 pub mod torch;

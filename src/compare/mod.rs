@@ -6,6 +6,7 @@ pub mod evidence;
 pub mod files;
 pub mod golden;
 pub mod left;
+pub mod lines;
 mod noted;
 mod resumed;
 pub mod tensors;

@@ -190,8 +190,15 @@ fn divergence(x: &Tensor, y: &Tensor) -> Divergence {
         values: [text(x), text(y)],
         elements: if same_kind { elements(x.dtype, &x.bytes, &y.bytes) } else { None },
         elements_of: None,
+        lines: is_file(x).zip(is_file(y)).and_then(|(x, y)| super::lines::differences(x, y)),
         operation: None,
     }
+}
+
+/// Bytes of a file of unknown form, of standard output or of a string: what may be text.
+fn is_file(t: &Tensor) -> Option<&[u8]> {
+    let plain = t.shape.len() == 1 && ["u8", "bytes", "str"].contains(&t.word.as_str());
+    plain.then_some(t.bytes.as_slice())
 }
 
 #[cfg(test)]

@@ -2,5 +2,6 @@
 
 pub mod audit;
 pub mod junit;
+pub mod names;
 pub mod summary;
 pub mod text;
