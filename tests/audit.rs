@@ -545,3 +545,110 @@ fn what_a_run_leaves_behind_is_ended_and_masked() {
     let mut secret = project.command("audit -n 2 --env MODE=hunter2hunter2 -- python3 run.py");
     assert_eq!(secret.env("MY_API_KEY", "hunter2hunter2").output().unwrap().status.code(), Some(64));
 }
+
+/// A counter beside the runs, and an output that depends on it or not.
+fn counting(output: &str) -> Project {
+    let count = "n = int(open('cache/state.json').read())\nopen('cache/state.json', 'w').write(str(n + 1))\n";
+    let project = Project::new(&format!("{count}open('out/a.bin', 'wb').write(bytes([{output}] * 8))"));
+    project.write("project/cache/state.json", "0");
+    project
+}
+
+/// Would fail if a program that writes through a link, or where the project lies, were not told, the runs were not named,
+/// or equal outcomes were no longer same for it.
+#[test]
+fn writes_into_the_project_are_told() {
+    let project = counting("7");
+    let (report, code) = project.audit("--jobs 1 -n 3 --vary none --output out/a.bin");
+    let shared = &report["volatile"]["shared"];
+    assert_eq!((code, shared.as_array().unwrap().len()), (0, 1), "{report}");
+    assert_eq!(shared[0], serde_json::json!({ "path": "cache/state.json", "how": "written", "runs": ["0", "1", "2"] }));
+    let text = out(&project.samebits("audit --jobs 1 -n 3 --vary none --output out/a.bin -- python3 run.py"));
+    let line = "cache/state.json was written in the project during runs 0, 1, 2: runs can see each other through it";
+    assert!(text.starts_with("same: 3 runs, one outcome") && text.contains(line), "{text}");
+    let real = "place = os.path.dirname(os.path.realpath(__file__))\nopen(place + '/beside.txt', 'w')\nprint(1)";
+    let text = out(&Project::new(real).samebits("audit -n 2 --vary none -- python3 run.py"));
+    assert!(text.contains("beside.txt was created in the project"), "{text}");
+}
+
+/// Would fail if what Python keeps of its sources, samebits' own files, or an output of the run were taken for writes
+/// into the project.
+#[test]
+fn runs_that_write_nothing_there_share_nothing() {
+    let project = Project::new("import lib.part\nopen('new.txt', 'w')\nopen('out/a.bin', 'wb').write(b'1')");
+    project.write("project/lib/part.py", "X = 1\n");
+    project.write("project/out/a.bin", "old");
+    let mut command = project.command("audit --json -n 3 --vary none --output out/a.bin --dir own -- python3 run.py");
+    command.env("SAMEBITS_DIR", "files").env_remove("PYTHONDONTWRITEBYTECODE");
+    let own = fs::File::create(project.path("project/report.json")).unwrap();
+    assert_eq!(command.stdout(own).status().unwrap().code(), Some(0));
+    let report: Value =
+        serde_json::from_str(&fs::read_to_string(project.path("project/report.json")).unwrap()).unwrap();
+    assert!(project.path("project/lib/__pycache__").is_dir(), "no bytecode was written, so nothing was shown");
+    assert_eq!(report["volatile"]["shared"], serde_json::json!([]), "{report}");
+}
+
+/// Would fail if a split by a file that runs share had another first suspect, or a copy for each run did not end it.
+#[test]
+fn a_shared_file_is_the_suspect_and_a_copy_tells() {
+    let project = counting("n");
+    let command = "audit --jobs 1 -n 3 --vary none --output out/a.bin";
+    let split = project.samebits(&format!("{command} -- python3 run.py"));
+    assert_eq!(code(&split), 1, "{}", out(&split));
+    for part in ["the first suspect is cache/state.json", "the same command with --copy 'cache/state.json'"] {
+        assert!(out(&split).contains(part), "{part}: {}", out(&split));
+    }
+    let copied = project.samebits(&format!("{command} --copy cache/state.json -- python3 run.py"));
+    assert!(code(&copied) == 0 && out(&copied).contains("copied    cache/state.json"), "{}", out(&copied));
+    assert!(!out(&copied).contains("shared"), "{}", out(&copied));
+    assert_eq!(fs::read_to_string(project.path("project/cache/state.json")).unwrap(), "3", "a copy was none");
+    for (options, word) in [
+        ("--copy nosuch", "not in"),
+        ("--copy ../x", "below the project"),
+        ("--output cache --copy cache/state.json", "declared output"),
+    ] {
+        let output = project.samebits(&format!("audit -n 2 --vary none {options} -- python3 run.py"));
+        assert!(code(&output) == 64 && err(&output).contains(word), "{options}: {}", err(&output));
+    }
+}
+
+/// Would fail if a case said nothing of what its arms share, `copy` did not give each its own, or a folder or copy outside
+/// the project were taken.
+#[test]
+fn arms_that_share_a_file_are_told() {
+    let project = counting("n");
+    let case = |more: &str, outputs: &str| {
+        let engine = format!("[engine]\ncommand = [\"python3\", \"run.py\"]\noutputs = [{outputs}]\n{more}\n");
+        let text = format!("about = \"counts\"\ngolden = false\n{engine}[arms]\nprocesses = 1\n");
+        project.write("project/cases/a/count.toml", &text);
+        project.samebits("test a/count")
+    };
+    let split = case("", "\"out/a.bin\"");
+    assert_eq!(code(&split), 1, "{}{}", out(&split), err(&split));
+    for part in
+        ["cache/state.json was written in the project during arms base, process-1", "copy = [\"cache/state.json\"]"]
+    {
+        assert!(out(&split).contains(part), "{part}: {}", out(&split));
+    }
+    let copied = case("copy = [\"cache/state.json\"]", "\"out/a.bin\"");
+    assert!(code(&copied) == 0 && !out(&copied).contains("shared"), "{}{}", out(&copied), err(&copied));
+    for (more, outputs, word) in [
+        ("folder = \"..\"", "\"out/a.bin\"", "folder \"..\": a folder of the project"),
+        ("folder = \"/tmp\"", "\"out/a.bin\"", "a folder of the project"),
+        ("copy = [\"nosuch\"]", "\"out/a.bin\"", "nosuch"),
+        ("copy = [\"cache\"]", "\"cache\"", "declared output"),
+    ] {
+        let refused = case(more, outputs);
+        assert!(code(&refused) == 64 && err(&refused).contains(word), "{more}: {}{}", out(&refused), err(&refused));
+    }
+}
+
+/// Would fail if a pattern that hides an input left nothing but a missing file to go by.
+#[test]
+fn an_input_hidden_by_a_pattern_is_named() {
+    let project = Project::new("print(open('set.csv').read())\nopen('w.csv', 'w').write('1')");
+    project.write("project/set.csv", "1");
+    let output = project.samebits("audit -n 2 --vary none --output *.csv -- python3 run.py");
+    let words = "set.csv was hidden from the run as an old output, by the pattern \"*.csv\"";
+    assert!(code(&output) == 2 && out(&output).contains(words), "{}", out(&output));
+}

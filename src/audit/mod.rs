@@ -8,6 +8,8 @@
 pub mod attribution;
 pub mod confirm;
 pub mod design;
+pub mod difference;
+pub mod next;
 pub mod outcome;
 pub mod report;
 pub mod session;

@@ -6,6 +6,7 @@ use super::design::Levels;
 use crate::compare::left::{Digested, Wanted};
 use crate::compare::verdict::Reason;
 use crate::digest::sha::Digest;
+use crate::launch::project::Change;
 
 /// One run, as it is kept. Everything but `volatile` is the same however often an audit is interrupted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +45,9 @@ pub struct Volatile {
     pub together: usize,
     /// how often it was killed from outside before, and run again on request
     pub killed_before: usize,
+    /// what changed in the project while it went on
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wrote: Vec<Change>,
 }
 
 /// How a run ended.

@@ -8,6 +8,7 @@ use super::{Failure, workspace};
 use crate::compare::left::{self, Left};
 use crate::compare::verdict::{Verdict, exit};
 use crate::launch::job::{Ran, STDOUT, TRACES, trace_path};
+use crate::launch::project::{Watch, shared};
 use crate::say;
 use crate::scenario::case::Case;
 use crate::scenario::command::CommandEngine;
@@ -33,7 +34,12 @@ pub fn main(args: &Args, case: &Case, engine: &CommandEngine) -> Result<u8, Fail
         std::fs::remove_dir_all(&folder).map_err(|e| Failure::unverified(format!("{}: {e}", folder.display())))?;
     }
     std::fs::create_dir_all(&folder).map_err(|e| Failure::unverified(format!("{}: {e}", folder.display())))?;
+    let watch = Watch::new(&job.project, &job.leave_out);
+    let ticket = watch.before();
     let ran = job.run(&folder, &arm.setting).map_err(Failure::unverified)?;
+    let wrote = watch.after(ticket);
+    let shared = shared(std::iter::once((arm.name.clone(), wrote.as_slice())));
+    crate::report::shared::lines(&shared, "arm").iter().for_each(|l| super::output::remark(&format!("shared   {l}")));
     let left = what_is_left(&job, &folder, &ran, left::wanted(&folder, &job.outputs)).map_err(|verdict| {
         let detail = match verdict {
             Verdict::Unverified { reason, detail } => format!("{}: {detail}", reason.word()),

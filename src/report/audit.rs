@@ -23,6 +23,9 @@ pub fn text(report: &Report) -> String {
         let _ = writeln!(text, "  varied    {}", report.varied.join(", "));
     }
     report.not_varied.iter().for_each(|n| text.push_str(&format!("  as it is  {n}\n")));
+    if !report.copied.is_empty() {
+        let _ = writeln!(text, "  copied    {}: each run has its own", report.copied.join(", "));
+    }
     if report.classes.len() > 1 || !matches!(report.verdict, Verdict::Same) {
         report.classes.iter().for_each(|c| class(&mut text, c, report.runs));
     }
@@ -43,6 +46,10 @@ pub fn text(report: &Report) -> String {
         );
     }
     causes(&mut text, report);
+    super::shared::lines(&report.volatile.shared, "run")
+        .iter()
+        .for_each(|l| text.push_str(&format!("  shared    {l}\n")));
+    report.not_looked_at.iter().for_each(|what| text.push_str(&format!("  not looked at: {what}\n")));
     let _ = writeln!(text, "  files     {}", report.volatile.folder);
     let _ = writeln!(text, "  next      {}", report.next);
     text
@@ -106,7 +113,11 @@ fn causes(text: &mut String, report: &Report) {
     if !report.possible.is_empty() {
         let names = report.possible.join(", ");
         let _ = writeln!(text, "  possible  {names}: the outcomes fit, but after so few runs that may be chance");
-    } else if unexplained && report.suspected.is_empty() && !report.varied.is_empty() {
+    }
+    if let (true, Some(first)) = (unexplained, report.volatile.shared.first()) {
+        let path = crate::artifact::printable(&first.path);
+        let _ = writeln!(text, "  cause     not confirmed; the first suspect is {path}, which runs share (below)");
+    } else if unexplained && report.possible.is_empty() && report.suspected.is_empty() && !report.varied.is_empty() {
         let distinct = report.classes.iter().all(|c| c.runs == 1);
         let few = report.runs < 8;
         if distinct || few {

@@ -2,5 +2,6 @@
 
 pub mod audit;
 pub mod junit;
+pub mod shared;
 pub mod summary;
 pub mod text;

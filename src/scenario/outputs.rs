@@ -43,7 +43,12 @@ impl Outputs {
 
     /// True for a path that is itself an output.
     pub fn is_output(&self, path: &Path) -> bool {
-        self.patterns.iter().any(|(_, parts)| fits(parts, &names(path)))
+        self.pattern_of(path).is_some()
+    }
+
+    /// The pattern that makes a path an output.
+    pub fn pattern_of(&self, path: &Path) -> Option<&str> {
+        self.patterns.iter().find(|(_, parts)| fits(parts, &names(path))).map(|(text, _)| text.as_str())
     }
 
     /// True for a folder below which an output may lie.
