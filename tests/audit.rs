@@ -134,6 +134,12 @@ fn two_causes_with_one_effect_are_both_confirmed() {
     let mut found = causes(&report);
     found.sort();
     assert_eq!((code, found), (1, vec!["MODE switches".to_owned(), "OTHER switches".to_owned()]), "{report}");
+    let (first, second) = (&report["causes"][0], &report["causes"][1]);
+    assert_eq!((&first["same_as"], &second["same_as"]), (&Value::Null, &first["variable"]), "{report}");
+    assert!(report["next"].as_str().unwrap().contains("OTHER and MODE"), "{report}");
+    let text = out(&project.samebits("audit -n 32 --vary env-size --env MODE=b --env OTHER=1 -- python3 run.py"));
+    let line = "OTHER=1, MODE=b: any one of these alone gives the same other outcome";
+    assert!(text.matches("  cause ").count() == 1 && text.contains(line), "{text}");
 }
 
 /// Would fail if what so few runs cannot tell from chance were denied: two causes that hide each other are possible ones.
@@ -651,4 +657,61 @@ fn an_input_hidden_by_a_pattern_is_named() {
     let output = project.samebits("audit -n 2 --vary none --output *.csv -- python3 run.py");
     let words = "set.csv was hidden from the run as an old output, by the pattern \"*.csv\"";
     assert!(code(&output) == 2 && out(&output).contains(words), "{}", out(&output));
+}
+
+/// Would fail if a report said `same` and kept silent of what it had not compared, or spoke of it where there is nothing.
+#[test]
+fn what_was_not_looked_at_is_said() {
+    let project = Project::new("");
+    project.write("project/trace_writer.py", include_str!("../examples/trace_writer.py"));
+    let traced = "from trace_writer import Trace\nt = Trace('x', lambda: {'w': ('u8', [1], b'1')})\n\
+                  [t.record('step', s) for s in range(0, 20, 10)]\nt.record('fold', 20)\nt.close()\n";
+    let writes = "open('out/a', 'w').write('1')\n";
+    for (program, output, words) in [
+        (format!("{writes}open('out/b', 'w')\nopen('c', 'w')\n"), "--output out/a", "no declared outputs: c, out/b"),
+        (format!("{writes}print(1)\n"), "", "files that it wrote: out/a"),
+        ("print(os.environ['HOME'])\n".to_owned(), "", "parts of standard output that were masked"),
+        (traced.to_owned(), "", "18 of 20 steps: they have no record"),
+        (writes.to_owned(), "--output out/a", ""),
+        ("print(1)\n".to_owned(), "", ""),
+    ] {
+        project.write("project/run.py", &format!("import os\nos.makedirs('out', exist_ok=True)\n{program}"));
+        let mut command = project.command(&format!("audit -n 2 --vary none {output} -- python3 run.py"));
+        let output = command.env("HOME", "/somewhere/at/home").output().unwrap();
+        let text = out(&output);
+        let told: Vec<&str> = text.lines().filter(|l| l.contains("not looked at")).collect();
+        assert!(code(&output) == 0 && told.len() == usize::from(!words.is_empty()), "{words}: {text}{}", err(&output));
+        assert!(told.iter().all(|l| l.contains(words)), "{words}: {text}");
+    }
+    let engine = "[engine]\ncommand = [\"python3\", \"run.py\"]\noutputs = [\"out/a\"]\n[arms]\nprocesses = 1\n";
+    project.write("project/cases/a/x.toml", &format!("about = \"x\"\ngolden = false\n{engine}"));
+    project.write("project/run.py", &format!("import os\nos.makedirs('out')\n{writes}open('b', 'w')\n"));
+    let test = out(&project.samebits("test a/x"));
+    assert!(test.contains("not looked at: files that it wrote and that are no declared outputs: b"), "{test}");
+}
+
+/// Would fail if the diff that an audit ends with did not name the outputs, relative to this folder, or could not be run
+/// as it stands.
+#[test]
+fn the_next_diff_is_of_the_outputs() {
+    for (more, path) in [("", "w/out/a.bin"), ("open('out/b.bin', 'wb').write(os.urandom(4))", "w/out")] {
+        let project = Project::new(&format!("open('out/a.bin', 'wb').write(os.urandom(8))\n{more}"));
+        let audit = project.samebits("audit -n 3 --vary none --dir d --output out/*.bin -- python3 run.py");
+        let text = out(&audit);
+        let next =
+            text.lines().find_map(|l| l.trim().strip_prefix("next      samebits ")).unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(next, format!("diff d/runs/00000/{path} d/runs/00001/{path}"));
+        let diff = project.samebits(next);
+        assert!(code(&diff) == 1 && out(&diff).contains("8 of 8 differ"), "{}{}", out(&diff), err(&diff));
+        assert!(!out(&diff).contains("symbolic link"), "{}", out(&diff));
+    }
+}
+
+/// Would fail if an audit began without saying how many runs may follow, or promised some where nothing varies.
+#[test]
+fn runs_that_may_follow_are_foretold() {
+    let project = Project::new("print(1)");
+    let told = |vary: &str| err(&project.samebits(&format!("audit -n 2 --vary {vary} -- python3 run.py")));
+    assert!(told("env-size").contains("up to 4 suspected causes are put to the test: each takes 6 to 80 runs"));
+    assert!(!told("none").contains("put to the test"));
 }

@@ -1,5 +1,6 @@
 //! The one next step after an audit.
 
+use super::confirm::Cause;
 use super::report::Report;
 use super::store::Store;
 use crate::compare::left::Wanted;
@@ -23,14 +24,13 @@ pub fn next_step(report: &Report, job: &Job, store: &Store, wanted: Option<Wante
         return step;
     }
     if let Some(cause) = report.causes.iter().find(|c| c.alone) {
+        let same = report.causes.iter().filter(|c| c.same_as.as_deref() == Some(cause.name())).map(Cause::name);
+        let names = std::iter::once(cause.name()).chain(same).collect::<Vec<&str>>().join(" and ");
         return match (cause.how.as_str(), &cause.variable) {
             ("pins", Some(_)) => {
                 format!("run it with {}, or make it independent of {}", cause.setting, cause.name())
             }
-            _ => format!(
-                "make it independent of {0}, or keep {0} fixed wherever it runs; then audit again",
-                cause.name()
-            ),
+            _ => format!("make it independent of {names}, or keep {names} fixed wherever it runs; then audit again"),
         };
     }
     if !report.possible.is_empty() {

@@ -28,6 +28,9 @@ pub struct Outcome {
     pub evidence: Vec<Digested>,
     /// what the evidence is, in words
     pub words: String,
+    /// what of it nothing is compared with
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_looked_at: Vec<String>,
     /// last part of standard error of a run that failed, secrets masked
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,

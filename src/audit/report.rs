@@ -214,7 +214,8 @@ impl Report {
     pub fn new(command: &str, main: &[&Outcome], factors: &[Factor]) -> Self {
         let (varied, not_varied) = factor_lists(factors);
         let (rate, ruled_out) = numbers(main);
-        let evidence = main.iter().find(|o| o.end == Ending::Ran).map_or("none", |o| o.words.as_str()).to_owned();
+        let ran = main.iter().find(|o| o.end == Ending::Ran);
+        let evidence = ran.map_or("none", |o| o.words.as_str()).to_owned();
         Report {
             schema: SCHEMA,
             verdict: verdict(main),
@@ -225,7 +226,7 @@ impl Report {
             varied,
             not_varied,
             copied: Vec::new(),
-            not_looked_at: Vec::new(),
+            not_looked_at: ran.map(|o| o.not_looked_at.clone()).unwrap_or_default(),
             classes: class_reports(main),
             rate,
             ruled_out,

@@ -14,6 +14,7 @@ use super::outcome::{Class, Ending, Outcome, Volatile};
 use super::report::Report;
 use super::store::Store;
 use crate::compare::left::{self, Digested, Left, Wanted};
+use crate::compare::unlooked;
 use crate::compare::verdict::Verdict;
 use crate::launch::factors::{Factor, Setting, State, padded, together, variable};
 use crate::launch::folder::shown;
@@ -24,7 +25,7 @@ use crate::launch::slots::Slots;
 use crate::trace::privacy::Mask;
 
 /// Suspected causes that are put to the test at most.
-const CANDIDATES: usize = 4;
+pub const CANDIDATES: usize = 4;
 /// A factor whose agreement with the outcomes is likelier than this by chance is not suspected.
 const P_MAX: f64 = 0.2;
 /// One likelier than that, but no likelier than this, is named as possible.
@@ -94,6 +95,8 @@ pub struct Session<'a> {
 pub enum Event<'a> {
     /// so many runs more are planned
     Planned(usize, &'a str),
+    /// before the first run: so many may follow the designed ones at the very most, to confirm causes
+    MayFollow(usize),
     /// a run is done
     Done(&'a Outcome),
 }
@@ -127,6 +130,7 @@ impl<'a> Session<'a> {
 
     /// The whole audit of `n` runs.
     pub fn audit(&mut self, n: usize, seed: u64, command: &str) -> Result<Report, Stop> {
+        self.foretell();
         let main = self.stage("main", design(&self.factors, n, seed))?;
         let all: Vec<&Outcome> = main.iter().collect();
         let mut report = Report::new(command, &all, &self.factors);
@@ -141,10 +145,21 @@ impl<'a> Session<'a> {
         }
         report.confirming = self.next - n;
         report.copied = self.job.copies.texts();
-        report.not_looked_at = self.watch.unlooked().into_iter().collect();
+        report.not_looked_at.extend(self.watch.unlooked());
         report.volatile.shared = self.shared();
         report.next = next_step(&report, self.job, self.store, self.wanted);
         Ok(report)
+    }
+
+    /// Says how many runs may follow, before hours of them do.
+    fn foretell(&self) {
+        let varied = self.factors.iter().filter(|f| f.state == State::Varied);
+        let variables =
+            |f: &Factor| f.settings.iter().map(|s| s.surroundings.set.len()).fold(0, |a, b| if b > a { b } else { a });
+        let variables: Vec<usize> = varied.map(variables).collect();
+        if !variables.is_empty() {
+            (self.tell)(Event::MayFollow(confirm::runs_at_most(&variables, CANDIDATES)));
+        }
     }
 
     /// Files of the project that changed while runs went on.
@@ -259,7 +274,7 @@ impl<'a> Session<'a> {
     }
 
     fn outcome(&self, planned: &Planned, folder: &Path, ran: &Ran) -> Outcome {
-        let Ran { work, finished, stdout } = ran;
+        let Ran { work, finished, stdout, .. } = ran;
         let wanted = self.wanted.unwrap_or_else(|| left::wanted(folder, &self.job.outputs));
         let (end, left) = match &finished.end {
             End::Ok => match left::read(folder, work, &self.job.outputs, stdout, wanted) {
@@ -283,6 +298,7 @@ impl<'a> Session<'a> {
             wanted: left.is_some().then_some(wanted),
             evidence: left.as_ref().map(|l| masked(l.digests(), &self.job.mask())).unwrap_or_default(),
             words: left.as_ref().map(Left::words).unwrap_or_default(),
+            not_looked_at: left.as_ref().map(|l| unlooked::of(self.job, ran, l)).unwrap_or_default(),
             end,
             stderr: if failed { local(&finished.stderr, folder) } else { String::new() },
             volatile: Volatile::default(),
@@ -389,6 +405,7 @@ impl<'a> Session<'a> {
             report.causes.push(cause);
         }
         report.causes.sort_by_key(|c| (!c.is_confirmed(), !c.alone));
+        confirm::mark_same(&mut report.causes);
         Ok(unexplained)
     }
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Failure, workspace};
+use crate::audit::confirm::{RUNS_MAX, RUNS_MIN};
 use crate::audit::outcome::{Ending, Outcome};
-use crate::audit::session::{Event, Options, Session, Stop};
+use crate::audit::session::{CANDIDATES, Event, Options, Session, Stop};
 use crate::audit::store::{Manifest, SCHEMA, Store, place};
 use crate::digest::sha::{Digest, sha256};
 use crate::launch::factors::{self, Factor, State};
@@ -364,6 +365,8 @@ impl Watch {
                 bar.inc_length(*n as u64);
                 bar.set_message((*stage).to_owned());
             }
+            (Event::MayFollow(most), Some(bar)) => bar.suspend(|| super::output::remark(&may_follow(*most))),
+            (Event::MayFollow(most), None) if self.lines => super::output::remark(&may_follow(*most)),
             (Event::Planned(n, stage), None) if self.lines => super::output::remark(&format!("{stage}: {n} runs")),
             (Event::Done(outcome), Some(bar)) => {
                 if let Some(line) = broken(outcome) {
@@ -381,6 +384,14 @@ impl Watch {
     fn end(&self) {
         self.bar.iter().for_each(ProgressBar::finish_and_clear);
     }
+}
+
+fn may_follow(most: usize) -> String {
+    let (causes, least) = (CANDIDATES, 2 * RUNS_MIN);
+    format!(
+        "if outcomes differ, up to {causes} suspected causes are put to the test: each takes {least} to {} runs as a rule, {most} in all at the very most",
+        2 * RUNS_MAX
+    )
 }
 
 fn broken(outcome: &Outcome) -> Option<String> {

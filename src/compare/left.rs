@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::evidence::{self, Evidence, Tensors, Unusable, unusable};
-use super::tensors::Tensor;
+use super::tensors::{Tensor, content};
 use super::traces::wants_tensor;
 use super::verdict::{Comparison, Reason, Verdict};
 use crate::digest::sha::{Digest, Hasher, sha256};
@@ -74,7 +74,7 @@ pub fn read(run: &Path, work: &Path, outputs: &Outputs, stdout: &[u8], wanted: W
         }
         Wanted::Stdout => left.outputs.list.push(text(stdout)),
     }
-    let nothing = left.outputs.list.iter().all(|t| t.bytes.is_empty())
+    let nothing = left.outputs.list.iter().all(|t| content(t) == 0)
         && left.traces.iter().all(|t| t.bodies.is_empty() && t.close.sha256.is_empty());
     match (nothing, wanted) {
         (false, _) => Ok(left),

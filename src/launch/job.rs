@@ -64,6 +64,8 @@ pub struct Ran {
     pub finished: Finished,
     /// what it wrote to standard output, secrets masked
     pub stdout: Vec<u8>,
+    /// whether there was anything to mask in it
+    pub masked: bool,
 }
 
 /// The trace of rank 0 in a run's folder.
@@ -96,9 +98,9 @@ impl Job {
             finished.stderr.extend(missed(&finished.stderr, &hidden, &self.outputs));
         }
         // What is kept and what is compared are the same bytes.
-        let stdout = masked(&mask, &stdout);
-        fs::write(folder.join(STDOUT), &stdout)?;
-        Ok(Ran { work, finished, stdout })
+        let kept = masked(&mask, &stdout);
+        fs::write(folder.join(STDOUT), &kept)?;
+        Ok(Ran { work, finished, masked: kept != stdout, stdout: kept })
     }
 
     fn launch(&self, folder: &Path, work: &Path, setting: &Setting) -> Launch {

@@ -196,7 +196,7 @@ fn is_skipped(folder: &Path) -> bool {
 }
 
 /// `__pycache__/x.cpython-311.pyc`, and the name under which Python writes it first.
-fn is_bytecode(path: &Path) -> bool {
+pub fn is_bytecode(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let in_cache = path.parent().and_then(Path::file_name).is_some_and(|n| n == "__pycache__");
     in_cache && (name.ends_with(".pyc") || name.contains(".pyc."))

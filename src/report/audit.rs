@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::audit::confirm::Cause;
 use crate::audit::report::{ClassReport, Report};
 use crate::compare::verdict::Verdict;
 
@@ -94,14 +95,14 @@ fn class(text: &mut String, class: &ClassReport, runs: usize) {
 }
 
 fn causes(text: &mut String, report: &Report) {
-    for cause in &report.causes {
+    for cause in report.causes.iter().filter(|c| c.same_as.is_none()) {
         let word = match (cause.alone, cause.without) {
             (true, true) => "cause",
             (true, false) => "part",
             _ => "not it",
         };
         let how = if cause.is_confirmed() { " (confirmed both ways)" } else { "" };
-        let _ = writeln!(text, "  {word:<9} {}{how}", cause.words);
+        let _ = writeln!(text, "  {word:<9} {}{how}", together(cause, report).unwrap_or_else(|| cause.words.clone()));
     }
     for factor in &report.suspected {
         let _ = writeln!(
@@ -133,6 +134,20 @@ fn causes(text: &mut String, report: &Report) {
             "  cause     none of the factors varied explains it: it comes from inside the program, or from what no factor varies: a generator without a seed, the clock, a race, files it shares with other runs, its folder's path"
         );
     }
+}
+
+/// Of causes that alone give one and the same other outcome: one line for all of them.
+fn together(cause: &Cause, report: &Report) -> Option<String> {
+    let same: Vec<&Cause> = report.causes.iter().filter(|c| c.same_as.as_deref() == Some(cause.name())).collect();
+    let all: Vec<String> = std::iter::once(&cause).chain(&same).map(|c| c.label()).collect();
+    (!same.is_empty()).then(|| {
+        format!(
+            "{}: any one of these alone gives the same other outcome, in {} of {} runs: what they do is one thing",
+            all.join(", "),
+            cause.runs,
+            cause.runs
+        )
+    })
 }
 
 /// `5.3 %`

@@ -56,6 +56,16 @@ impl Outputs {
         self.patterns.iter().any(|(_, parts)| may_start(parts, &names(path)))
     }
 
+    /// Regular files in a run's folder that are no outputs: what it wrote beside them, and copies.
+    pub fn others(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut all = Vec::new();
+        files(folder, Path::new(""), &mut all)?;
+        all.retain(|p| {
+            !p.ancestors().any(|a| !a.as_os_str().is_empty() && self.is_output(a)) && is_regular(&folder.join(p))
+        });
+        Ok(all)
+    }
+
     /// What a run wrote, by pattern: files, and links and other things that are no folder, for the reader to judge. A
     /// pattern that names a folder means everything in it.
     pub fn found(&self, folder: &Path) -> io::Result<Vec<(String, Vec<PathBuf>)>> {
@@ -106,6 +116,10 @@ fn files(root: &Path, inside: &Path, found: &mut Vec<PathBuf>) -> io::Result<()>
         }
     }
     Ok(())
+}
+
+fn is_regular(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|m| m.is_file())
 }
 
 /// Entries of a folder by name.

@@ -8,6 +8,7 @@ use super::case::unmoved_generators;
 use super::golden::Golden;
 use super::report::{ArmReport, Base, CaseReport, Options, conclude, judge_golden, seed_ignored};
 use crate::compare::left::{self, Left, Wanted};
+use crate::compare::unlooked;
 use crate::compare::verdict::{Comparison, Reason, Verdict};
 use crate::launch::factors::{self, Factor, Setting, State, padded};
 use crate::launch::job::{Job, Ran, STDOUT, TRACES};
@@ -121,11 +122,13 @@ struct Run {
     seconds: f64,
     /// what changed in the project while it went on
     wrote: Vec<Change>,
+    /// what of it nothing is compared with
+    unlooked: Vec<String>,
 }
 
 impl Run {
     fn without(verdict: Verdict) -> Self {
-        Run { left: Err(verdict), seconds: 0.0, wrote: Vec::new() }
+        Run { left: Err(verdict), seconds: 0.0, wrote: Vec::new(), unlooked: Vec::new() }
     }
 }
 
@@ -154,7 +157,9 @@ impl Work<'_> {
             Ok(ran) => {
                 let wanted = self.wanted.unwrap_or_else(|| left::wanted(&folder, &self.job.outputs));
                 let seconds = ran.finished.elapsed.as_secs_f64();
-                Run { left: what_is_left(&self.job, &folder, &ran, wanted), seconds, wrote }
+                let left = what_is_left(&self.job, &folder, &ran, wanted);
+                let unlooked = left.as_ref().map(|l| unlooked::of(&self.job, &ran, l)).unwrap_or_default();
+                Run { left, seconds, wrote, unlooked }
             }
         }
     }
@@ -207,7 +212,7 @@ pub fn verify(case: &Case, engine: &CommandEngine, options: &Options<'_>) -> Cas
     let of_base = base.left.as_ref().ok();
     let runs = || arms.iter().zip(std::iter::once(&base).chain(&others));
     report.shared = shared(runs().map(|(arm, run)| (arm.name.clone(), run.wrote.as_slice())));
-    report.not_looked_at = work.watch.unlooked().into_iter().collect();
+    report.not_looked_at = base.unlooked.iter().cloned().chain(work.watch.unlooked()).collect();
     report.arms = runs().map(|(arm, run)| judge(case, arm, of_base, run)).collect();
     if let Ok(left) = &base.left {
         judge_golden(case, options, &LeftBase { work: &work, left }, &mut report);
