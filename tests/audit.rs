@@ -138,7 +138,7 @@ fn two_causes_with_one_effect_are_both_confirmed() {
     assert_eq!((&first["same_as"], &second["same_as"]), (&Value::Null, &first["variable"]), "{report}");
     assert!(report["next"].as_str().unwrap().contains("OTHER and MODE"), "{report}");
     let text = out(&project.samebits("audit -n 32 --vary env-size --env MODE=b --env OTHER=1 -- python3 run.py"));
-    let line = "OTHER=1, MODE=b: any one of these alone gives the same other outcome";
+    let line = "MODE=b alone gives the same other outcome: what they do is one thing (confirmed both ways)";
     assert!(text.matches("  cause ").count() == 1 && text.contains(line), "{text}");
 }
 

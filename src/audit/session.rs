@@ -404,7 +404,7 @@ impl<'a> Session<'a> {
             let cause = self.beside(candidate, &held)?.unwrap_or(cause);
             report.causes.push(cause);
         }
-        report.causes.sort_by_key(|c| (!c.is_confirmed(), !c.alone));
+        report.causes.sort_by_key(|c| (!c.is_confirmed(), !c.alone, c.variable.is_none()));
         confirm::mark_same(&mut report.causes);
         Ok(unexplained)
     }

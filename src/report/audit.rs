@@ -102,7 +102,7 @@ fn causes(text: &mut String, report: &Report) {
             _ => "not it",
         };
         let how = if cause.is_confirmed() { " (confirmed both ways)" } else { "" };
-        let _ = writeln!(text, "  {word:<9} {}{how}", together(cause, report).unwrap_or_else(|| cause.words.clone()));
+        let _ = writeln!(text, "  {word:<9} {}{how}", together(cause, report));
     }
     for factor in &report.suspected {
         let _ = writeln!(
@@ -137,17 +137,17 @@ fn causes(text: &mut String, report: &Report) {
 }
 
 /// Of causes that alone give one and the same other outcome: one line for all of them.
-fn together(cause: &Cause, report: &Report) -> Option<String> {
-    let same: Vec<&Cause> = report.causes.iter().filter(|c| c.same_as.as_deref() == Some(cause.name())).collect();
-    let all: Vec<String> = std::iter::once(&cause).chain(&same).map(|c| c.label()).collect();
-    (!same.is_empty()).then(|| {
-        format!(
-            "{}: any one of these alone gives the same other outcome, in {} of {} runs: what they do is one thing",
-            all.join(", "),
-            cause.runs,
-            cause.runs
-        )
-    })
+fn together(cause: &Cause, report: &Report) -> String {
+    let same = report.causes.iter().filter(|c| c.same_as.as_deref() == Some(cause.name()));
+    let others: Vec<String> = same.map(Cause::label).collect();
+    match others.as_slice() {
+        [] => cause.words.clone(),
+        others => format!(
+            "{}; {} alone gives the same other outcome: what they do is one thing",
+            cause.words,
+            others.join(" or ")
+        ),
+    }
 }
 
 /// `5.3 %`
