@@ -575,6 +575,9 @@ fn writes_into_the_project_are_told() {
     let real = "place = os.path.dirname(os.path.realpath(__file__))\nopen(place + '/beside.txt', 'w')\nprint(1)";
     let text = out(&Project::new(real).samebits("audit -n 2 --vary none -- python3 run.py"));
     assert!(text.contains("beside.txt was created in the project"), "{text}");
+    let real = real.replace("print(1)", "print(os.getpid())");
+    let text = out(&Project::new(&real).samebits("audit -n 2 --vary none -- python3 run.py"));
+    assert!(text.contains("next      beside.txt is written where the project lies"), "{text}");
 }
 
 /// Would fail if what Python keeps of its sources, samebits' own files, or an output of the run were taken for writes
@@ -592,6 +595,17 @@ fn runs_that_write_nothing_there_share_nothing() {
         serde_json::from_str(&fs::read_to_string(project.path("project/report.json")).unwrap()).unwrap();
     assert!(project.path("project/lib/__pycache__").is_dir(), "no bytecode was written, so nothing was shown");
     assert_eq!(report["volatile"]["shared"], serde_json::json!([]), "{report}");
+    let engine = "[engine]\ncommand = [\"python3\", \"run.py\"]\noutputs = [\"out/a.bin\"]\n[arms]\nprocesses = 2\n";
+    ["one", "two"]
+        .iter()
+        .for_each(|n| project.write(&format!("project/cases/a/{n}.toml"), &format!("about = \"{n}\"\n{engine}")));
+    let audit = project.samebits("audit a/one --json -n 3 --vary none --dir of-case");
+    let report: Value = serde_json::from_str(&out(&audit)).unwrap();
+    assert_eq!((code(&audit), &report["volatile"]["shared"]), (0, &serde_json::json!([])), "{report}");
+    for options in ["--save saved --pending pending", "--against saved", ""] {
+        let test = project.samebits(&format!("test {options}"));
+        assert!(out(&test).contains("a/two") && !out(&test).contains("shared"), "{options}: {}", out(&test));
+    }
 }
 
 /// Would fail if a split by a file that runs share had another first suspect, or a copy for each run did not end it.
@@ -606,6 +620,8 @@ fn a_shared_file_is_the_suspect_and_a_copy_tells() {
     }
     let copied = project.samebits(&format!("{command} --copy cache/state.json -- python3 run.py"));
     assert!(code(&copied) == 0 && out(&copied).contains("copied    cache/state.json"), "{}", out(&copied));
+    let unlooked = "not looked at: files that it wrote and that are no declared outputs: cache/state.json";
+    assert!(out(&copied).contains(unlooked), "a copy that a run changed: {}", out(&copied));
     assert!(!out(&copied).contains("shared"), "{}", out(&copied));
     assert_eq!(fs::read_to_string(project.path("project/cache/state.json")).unwrap(), "3", "a copy was none");
     for (options, word) in [
@@ -631,6 +647,12 @@ fn arms_that_share_a_file_are_told() {
     };
     let split = case("", "\"out/a.bin\"");
     assert_eq!(code(&split), 1, "{}{}", out(&split), err(&split));
+    let run = project.samebits("run a/count --json");
+    let value: Value = serde_json::from_str(&out(&run)).unwrap();
+    assert_eq!(
+        (&value["shared"][0]["path"], &value["not_looked_at"]),
+        (&"cache/state.json".into(), &Value::Array(vec![]))
+    );
     for part in
         ["cache/state.json was written in the project during arms base, process-1", "copy = [\"cache/state.json\"]"]
     {

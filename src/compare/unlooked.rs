@@ -6,6 +6,7 @@
 //! has compared stands in `docs/files.md` and `docs/trace.md`; what a run wrote outside its folder is not known.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::left::Left;
 use crate::artifact::printable;
@@ -27,11 +28,7 @@ pub fn of(job: &Job, ran: &Ran, left: &Left) -> Vec<String> {
         all.push("parts of standard output that were masked: secrets, home, user and host names".to_owned());
     }
     all.extend(left.outputs.unlooked.iter().cloned());
-    let many = left.traces.len() > 1;
-    for trace in &left.traces {
-        let rank = if many { format!("rank {}: ", trace.open.rank) } else { String::new() };
-        all.extend(of_trace(trace).into_iter().map(|line| format!("{rank}{line}")));
-    }
+    all.extend(of_ranks(&left.traces));
     all.extend(outside(&job.scope));
     let mask = job.mask();
     all.into_iter().map(|line| mask.apply(&line)).collect()
@@ -46,11 +43,36 @@ fn some(names: &[&str]) -> String {
 /// Files that it wrote into its folder, and that are no outputs.
 fn undeclared(job: &Job, ran: &Ran) -> Option<String> {
     let all = job.outputs.others(&ran.work).unwrap_or_default();
-    let written = all.iter().filter(|p| !job.copies.is_copied(p) && !is_bytecode(p));
+    let written = all.iter().filter(|p| !is_untouched(job, ran, p) && !is_bytecode(p));
     let names: Vec<String> = written.map(|p| p.to_string_lossy().into_owned()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let what = if job.outputs.is_empty() { "" } else { " and that are no declared outputs" };
     (!names.is_empty()).then(|| format!("files that it wrote{what}: {}", some(&names)))
+}
+
+/// A copy that is as it was made: of the size and the time of the original.
+fn is_untouched(job: &Job, ran: &Ran, path: &Path) -> bool {
+    let seen = |root: &Path| root.join(path).metadata().and_then(|m| Ok((m.len(), m.modified()?))).ok();
+    let original = seen(&job.project);
+    job.copies.is_copied(path) && original.is_some() && original == seen(&ran.work)
+}
+
+/// What the traces of all ranks left out; what is not so of all names its ranks.
+fn of_ranks(traces: &[Trace]) -> Vec<String> {
+    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
+    for trace in traces {
+        for line in of_trace(trace) {
+            match lines.iter_mut().find(|(l, _)| *l == line) {
+                Some((_, ranks)) => ranks.push(trace.open.rank.to_string()),
+                None => lines.push((line, vec![trace.open.rank.to_string()])),
+            }
+        }
+    }
+    let told = |(line, ranks): (String, Vec<String>)| match ranks.len() == traces.len() {
+        true => line,
+        false => format!("ranks {}: {line}", ranks.join(", ")),
+    };
+    lines.into_iter().map(told).collect()
 }
 
 fn of_trace(trace: &Trace) -> Vec<String> {
@@ -170,6 +192,18 @@ mod tests {
             t.open.tensors.push(more);
         };
         assert_eq!(told(&never), "declared tensors that are in no record: lost");
+    }
+
+    /// Would fail if a lack of one rank were told of all, or one of all once a rank.
+    #[test]
+    fn ranks_are_told_together() {
+        let (mut one, mut two) = (trace(), trace());
+        two.open.rank = 1;
+        [&mut one, &mut two].iter_mut().for_each(|t| t.open.level = Level::Off);
+        assert_eq!(of_ranks(&[one, two]).len(), 1);
+        let (one, mut two) = (trace(), trace());
+        (two.open.rank, two.open.level) = (1, Level::Off);
+        assert!(of_ranks(&[one, two])[0].starts_with("ranks 1: steps"));
     }
 
     /// Would fail if a scope were taken for everything, or everything for a scope.

@@ -5,7 +5,8 @@
 //! in folders that runs see as links. Not looked at: the folders of version control and of installed packages
 //! ([`SKIPPED`], virtual environments, Cargo's `target`), Python's bytecode (`__pycache__/*.pyc`, which holds what its
 //! source says), folders without files, what lies outside the project, and a project of more than [`FILES_MAX`] files,
-//! which is said. A file that was written and given its old size and time again is not seen.
+//! which is said. Not seen: a file that comes and goes while one run goes on, and one that was given its old size and time
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -136,12 +137,19 @@ impl LeaveOut {
         // `samebits audit ... > report.txt` writes a file of the project too.
         let own = [rustix::fs::fstat(rustix::stdio::stdout()), rustix::fs::fstat(rustix::stdio::stderr())];
         ids.extend(own.into_iter().flatten().map(|s| (s.st_dev, s.st_ino)));
-        LeaveOut { paths: paths.to_vec(), ids }
+        LeaveOut { paths: paths.iter().map(|p| real(p)).collect(), ids }
     }
 
     fn has(&self, path: &Path, found: &fs::Metadata) -> bool {
         self.ids.contains(&id(found)) || self.paths.iter().any(|p| p == path)
     }
+}
+
+/// A path without links on the way to it, also of what is not there yet.
+fn real(path: &Path) -> PathBuf {
+    let found = fs::canonicalize(path).ok();
+    let beside = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
+    found.or_else(beside).unwrap_or_else(|| path.to_owned())
 }
 
 fn id(of: &fs::Metadata) -> (u64, u64) {
@@ -246,7 +254,9 @@ pub fn to_copy(shared: &[Shared], project: &Path) -> Vec<String> {
         Some(folder) if with(&folder) > 1 || s.how != How::Written => folder,
         _ => PathBuf::from(&s.path),
     };
-    let all: BTreeSet<PathBuf> = shared.iter().map(place).filter(|p| project.join(p).exists()).collect();
+    // What a run creates beside all folders it creates in its own; this came by another path, and a copy is no help.
+    let of_use = |s: &&Shared| s.how == How::Written || parent(&s.path).is_some();
+    let all: BTreeSet<PathBuf> = shared.iter().filter(of_use).map(place).filter(|p| project.join(p).exists()).collect();
     let inner = |p: &&PathBuf| !p.ancestors().skip(1).any(|a| all.contains(a));
     all.iter().filter(inner).map(|p| p.to_string_lossy().into_owned()).collect()
 }
@@ -313,10 +323,13 @@ mod tests {
     #[test]
     fn what_to_copy() {
         let place = tempfile::tempdir().unwrap();
-        ["state", "c/one", "d/x", "d/y", "d/e/z", "n/new"].iter().for_each(|name| write(place.path(), name, "1"));
+        ["state", "c/one", "d/x", "d/y", "d/e/z", "n/new", "beside"]
+            .iter()
+            .for_each(|name| write(place.path(), name, "1"));
         let of = |path: &str, how| Shared { path: path.to_owned(), how, runs: vec!["0".to_owned()] };
         let written = ["state", "c/one", "d/x", "d/y", "d/e/z"].map(|p| of(p, How::Written));
-        let all = [&written[..], &[of("n/new", How::Created), of("no/more", How::Removed)]].concat();
+        let other = [of("n/new", How::Created), of("no/more", How::Removed), of("beside", How::Created)];
+        let all = [&written[..], &other].concat();
         assert_eq!(to_copy(&all, place.path()), ["c/one", "d", "n", "state"]);
     }
 }
