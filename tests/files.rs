@@ -562,6 +562,13 @@ fn torch_claims_are_checked() {
     ] {
         refused("x.pt", &state(&program, &data), words);
     }
+    // What `torch.save` writes of a conjugate: the same storage, and a dict beside it.
+    let flagged = |flags: &[u8]| {
+        let plain = view(4, 0, &[1], &[1]);
+        state(&[&plain[..plain.len() - 2], flags, b"tR"].concat(), &data)
+    };
+    refused("x.pt", &flagged(&[&b"}"[..], &binunicode("conj"), b"\x88s"].concat()), "resolve_conj()");
+    assert!(artifact::parse("x.pt", flagged(b"}")).is_ok() && artifact::parse("x.pt", flagged(b"N")).is_ok());
     let without = zipped(&[("s/data.pkl", &[&b"\x80\x02"[..], &view(4, 0, &[1], &[1]), b"."].concat(), false)]);
     refused("x.pt", &without, "data/0 is missing");
     let whole = state(&view(4, 0, &[4], &[1]), &data);
@@ -570,7 +577,7 @@ fn torch_claims_are_checked() {
     let big = zipped(&[("s/data.pkl", &pickle, false), ("s/byteorder", b"big", false), ("s/data/0", &swapped, false)]);
     assert_eq!(artifact::parse("x.pt", big).unwrap().tensors, artifact::parse("x.pt", whole).unwrap().tensors);
     let unread = artifact::parse("x.pt", state(b"K\x01", &data)).unwrap();
-    assert!(unread.remarks[0].contains("belong to no tensor"), "{:?}", unread.remarks);
+    assert!(unread.unlooked[0].contains("belong to no tensor"), "{:?}", unread.unlooked);
 }
 
 /// Would fail if a pickle could run code, grow without end, or be read beyond what it says.
@@ -872,4 +879,33 @@ fn a_name_given_twice_in_safetensors_is_refused() {
     assert_eq!(samebits::artifact::safe::parse(&file(format!("{{{entry}}}"))).unwrap().len(), 1);
     let twice = samebits::artifact::safe::parse(&file(format!("{{{entry},{entry}}}"))).unwrap_err();
     assert!(twice.contains("twice"), "{twice}");
+}
+
+/// Would fail if texts in the header of a safetensors file were passed over, their order decided, one on one side only
+/// was same, or texts made up for tensors that are all empty.
+#[test]
+fn metadata_of_safetensors_is_compared() {
+    let base = tempfile::tempdir().unwrap();
+    let write = |name: &str, metadata: &str, shape: usize| {
+        let tensor = format!(r#""w":{{"dtype":"U8","shape":[{shape}],"data_offsets":[0,{shape}]}}"#);
+        let header = format!("{{{metadata}{tensor}}}");
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &vec![7; shape]].concat();
+        let path = base.path().join(name).with_extension("safetensors");
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let a = write("a", r#""__metadata__":{"x":"1","y":"2"},"#, 1);
+    let b = write("b", r#""__metadata__":{"y":"2","x":"1"},"#, 1);
+    let c = write("c", r#""__metadata__":{"x":"1","y":"3"},"#, 1);
+    let none = write("none", "", 1);
+    let twice = write("twice", r#""__metadata__":{"x":"1","x":"1"},"#, 1);
+    let empty = write("empty", r#""__metadata__":{"x":"1"},"#, 0);
+    assert_eq!(diff(&a, &b).verdict, Verdict::Same);
+    let differs = diff(&a, &c);
+    assert_eq!((differs.verdict, differs.differing), (Verdict::Different, vec!["__metadata__".to_owned()]));
+    assert_eq!(diff(&none, &none).verdict, Verdict::Same);
+    for (x, y, words) in [(&a, &none, "__metadata__ is absent"), (&twice, &a, "twice"), (&empty, &empty, "empty")] {
+        let found = diff(x, y).verdict;
+        assert!(matches!(&found, Verdict::Unverified { detail, .. } if detail.contains(words)), "{words}: {found:?}");
+    }
 }

@@ -488,6 +488,12 @@ impl<'a> Machine<'a> {
         let Value::Storage(held) = self.value(*storage) else {
             return Err("a tensor without a storage".to_owned());
         };
+        // After the type, where there is one: whether its values are conjugates or negatives of what is stored.
+        let flags = if typed { rest.get(1) } else { rest.first() };
+        if flags.is_some_and(|id| !self.is_empty(*id)) {
+            let how = "call resolve_conj() and resolve_neg() before torch.save";
+            return Err(format!("a tensor that is a conjugate or a negative of what is stored; {how}"));
+        }
         let element = match (typed, rest) {
             (false, _) => held.element,
             (true, [element, ..]) => match self.value(*element) {
@@ -502,6 +508,13 @@ impl<'a> Machine<'a> {
         }
         let offset = natural(&self.values, *offset)?;
         Ok(View { storage: *storage, element, offset, shape: *shape, strides: *strides })
+    }
+
+    fn is_empty(&self, id: Id) -> bool {
+        match self.value(id) {
+            Value::Dict(dict) => dict.items.is_empty(),
+            value => *value == Value::None,
+        }
     }
 
     /// `cuda:0`

@@ -20,6 +20,10 @@ const DEPTH: usize = 64;
 /// What a visit of one value costs of the budget, beside its bytes and its name.
 const VISIT: u64 = 64;
 
+/// Entries of a state beside its storages: what is read, and how the file was written.
+const KNOWN: [&str; 6] =
+    ["data.pkl", "byteorder", "version", ".data/serialization_id", ".format_version", ".storage_alignment"];
+
 /// True for files as `torch.save` wrote them before 1.6: a pickled magic number, or a tar file.
 pub fn is_legacy(name: &str, bytes: &[u8]) -> bool {
     // PROTO 2, LONG1 of 10 bytes: 0x1950a86a20f9469cfc6c.
@@ -70,7 +74,15 @@ pub fn parse(entries: &[Entry<'_>], budget: Budget) -> Result<Found, String> {
     walk.visit(pickle.root, "", 0)?;
     let unread = walk.storages.keys().filter(|key| !walk.read.contains_key(*key)).count();
     if unread > 0 {
-        walk.found.remarks.push(format!("{unread} storages in it belong to no tensor"));
+        walk.found.unlooked.push(format!("{unread} storages in it belong to no tensor"));
+    }
+    let other = |e: &&Entry<'_>| {
+        let name = e.name.strip_prefix(folder).unwrap_or(&e.name);
+        !KNOWN.contains(&name) && !name.starts_with("data/")
+    };
+    if let Some(first) = entries.iter().find(other) {
+        let count = entries.iter().filter(other).count();
+        walk.found.unlooked.push(format!("{count} files in it that PyTorch's state does not have ({})", first.name));
     }
     Ok(walk.found)
 }

@@ -276,7 +276,7 @@ impl Printer {
                 Verdict::Same | Verdict::NotRun { .. } => String::new(),
                 _ => text::details(report),
             };
-            format!("{}\n{details}", text::line(report))
+            format!("{}\n{}{details}", text::line(report), text::notes(report))
         };
         match &self.bar {
             Some(bar) => bar.suspend(|| tell!("{}", text())),

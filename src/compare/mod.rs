@@ -11,4 +11,5 @@ mod noted;
 mod resumed;
 pub mod tensors;
 pub mod traces;
+pub mod unlooked;
 pub mod verdict;

@@ -3,5 +3,6 @@
 pub mod audit;
 pub mod junit;
 pub mod names;
+pub mod shared;
 pub mod summary;
 pub mod text;

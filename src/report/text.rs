@@ -131,6 +131,17 @@ fn detectors(report: &CaseReport) -> String {
     if names.is_empty() { "no detector".to_owned() } else { names.join(", ") }
 }
 
+/// What a case says below its line whatever its verdict: what its runs share, and what was not looked at.
+pub fn notes(report: &CaseReport) -> String {
+    let mut lines = super::shared::lines(&report.shared, "arm");
+    if let (Some(first), Verdict::Different) = (report.shared.first(), &report.verdict) {
+        let copy = format!("copy = [{:?}] in [engine] gives each run its own", first.path);
+        lines.push(format!("{} is the first suspect: {copy}", first.path));
+    }
+    let shared = lines.iter().map(|l| format!("  shared: {l}\n"));
+    shared.chain(report.not_looked_at.iter().map(|what| format!("  not looked at: {what}\n"))).collect()
+}
+
 /// What a red case says below its line.
 pub fn details(report: &CaseReport) -> String {
     let mut text = String::new();
