@@ -92,7 +92,7 @@ fn unknown_keys_are_refused_with_those_of_their_table() {
         (format!("zebra = 1\n{TINY}"), "unknown key \"zebra\"; one of: about, engine, market"),
         (format!("{TINY}zebra = 1\n"), "one of: cycles, env_steps_per_cycle"),
         (format!("{TINY}[arms]\nzebra = 1\n"), "one of: repeat"),
-        (format!("{command}zebra = 1\n"), "one of: command, outputs, env, seed, folder"),
+        (format!("{command}zebra = 1\n"), "one of: command, outputs, copy, env, seed, folder"),
         (format!("{command}[arms]\nzebra = 1\n"), "one of: processes, vary, trace, other_seed"),
         (format!("{command}[zebra]\na = 1\n"), "one of: about, engine, knobs"),
         (format!("{command}[knobs.m]\nzebra = 1\n"), "one of: values, must_not_matter"),
