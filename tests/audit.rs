@@ -134,6 +134,12 @@ fn two_causes_with_one_effect_are_both_confirmed() {
     let mut found = causes(&report);
     found.sort();
     assert_eq!((code, found), (1, vec!["MODE switches".to_owned(), "OTHER switches".to_owned()]), "{report}");
+    let (first, second) = (&report["causes"][0], &report["causes"][1]);
+    assert_eq!((&first["same_as"], &second["same_as"]), (&Value::Null, &first["variable"]), "{report}");
+    assert!(report["next"].as_str().unwrap().contains("OTHER and MODE"), "{report}");
+    let text = out(&project.samebits("audit -n 32 --vary env-size --env MODE=b --env OTHER=1 -- python3 run.py"));
+    let line = "MODE=b alone gives the same other outcome: what they do is one thing (confirmed both ways)";
+    assert!(text.matches("  cause ").count() == 1 && text.contains(line), "{text}");
 }
 
 /// Would fail if what so few runs cannot tell from chance were denied: two causes that hide each other are possible ones.
@@ -544,4 +550,190 @@ fn what_a_run_leaves_behind_is_ended_and_masked() {
     assert!(code(&path) == 1 && out(&path).contains("only in the path of the run's own folder"), "{}", out(&path));
     let mut secret = project.command("audit -n 2 --env MODE=hunter2hunter2 -- python3 run.py");
     assert_eq!(secret.env("MY_API_KEY", "hunter2hunter2").output().unwrap().status.code(), Some(64));
+}
+
+/// A counter beside the runs, and an output that depends on it or not.
+fn counting(output: &str) -> Project {
+    let count = "n = int(open('cache/state.json').read())\nopen('cache/state.json', 'w').write(str(n + 1))\n";
+    let project = Project::new(&format!("{count}open('out/a.bin', 'wb').write(bytes([{output}] * 8))"));
+    project.write("project/cache/state.json", "0");
+    project
+}
+
+/// Would fail if a program that writes through a link, or where the project lies, were not told, the runs were not named,
+/// or equal outcomes were no longer same for it.
+#[test]
+fn writes_into_the_project_are_told() {
+    let project = counting("7");
+    let (report, code) = project.audit("--jobs 1 -n 3 --vary none --output out/a.bin");
+    let shared = &report["volatile"]["shared"];
+    assert_eq!((code, shared.as_array().unwrap().len()), (0, 1), "{report}");
+    assert_eq!(shared[0], serde_json::json!({ "path": "cache/state.json", "how": "written", "runs": ["0", "1", "2"] }));
+    let text = out(&project.samebits("audit --jobs 1 -n 3 --vary none --output out/a.bin -- python3 run.py"));
+    let line = "cache/state.json was written in the project during runs 0, 1, 2: runs can see each other through it";
+    assert!(text.starts_with("same: 3 runs, one outcome") && text.contains(line), "{text}");
+    let real = "place = os.path.dirname(os.path.realpath(__file__))\nopen(place + '/beside.txt', 'w')\nprint(1)";
+    let text = out(&Project::new(real).samebits("audit -n 2 --vary none -- python3 run.py"));
+    assert!(text.contains("beside.txt was created in the project"), "{text}");
+    let real = real.replace("print(1)", "print(os.getpid())");
+    let text = out(&Project::new(&real).samebits("audit -n 2 --vary none -- python3 run.py"));
+    assert!(text.contains("next      beside.txt is written where the project lies"), "{text}");
+}
+
+/// Would fail if what Python keeps of its sources, samebits' own files, or an output of the run were taken for writes
+/// into the project.
+#[test]
+fn runs_that_write_nothing_there_share_nothing() {
+    let project = Project::new("import lib.part\nopen('new.txt', 'w')\nopen('out/a.bin', 'wb').write(b'1')");
+    project.write("project/lib/part.py", "X = 1\n");
+    project.write("project/out/a.bin", "old");
+    let mut command = project.command("audit --json -n 3 --vary none --output out/a.bin --dir own -- python3 run.py");
+    command.env("SAMEBITS_DIR", "files").env_remove("PYTHONDONTWRITEBYTECODE");
+    let own = fs::File::create(project.path("project/report.json")).unwrap();
+    assert_eq!(command.stdout(own).status().unwrap().code(), Some(0));
+    let report: Value =
+        serde_json::from_str(&fs::read_to_string(project.path("project/report.json")).unwrap()).unwrap();
+    assert!(project.path("project/lib/__pycache__").is_dir(), "no bytecode was written, so nothing was shown");
+    assert_eq!(report["volatile"]["shared"], serde_json::json!([]), "{report}");
+    let engine = "[engine]\ncommand = [\"python3\", \"run.py\"]\noutputs = [\"out/a.bin\"]\n[arms]\nprocesses = 2\n";
+    ["one", "two"]
+        .iter()
+        .for_each(|n| project.write(&format!("project/cases/a/{n}.toml"), &format!("about = \"{n}\"\n{engine}")));
+    let audit = project.samebits("audit a/one --json -n 3 --vary none --dir of-case");
+    let report: Value = serde_json::from_str(&out(&audit)).unwrap();
+    assert_eq!((code(&audit), &report["volatile"]["shared"]), (0, &serde_json::json!([])), "{report}");
+    for options in ["--save saved --pending pending", "--against saved", ""] {
+        let test = project.samebits(&format!("test {options}"));
+        assert!(out(&test).contains("a/two") && !out(&test).contains("shared"), "{options}: {}", out(&test));
+    }
+}
+
+/// Would fail if a split by a file that runs share had another first suspect, or a copy for each run did not end it.
+#[test]
+fn a_shared_file_is_the_suspect_and_a_copy_tells() {
+    let project = counting("n");
+    let command = "audit --jobs 1 -n 3 --vary none --output out/a.bin";
+    let split = project.samebits(&format!("{command} -- python3 run.py"));
+    assert_eq!(code(&split), 1, "{}", out(&split));
+    for part in ["the first suspect is cache/state.json", "the same command with --copy 'cache/state.json'"] {
+        assert!(out(&split).contains(part), "{part}: {}", out(&split));
+    }
+    let copied = project.samebits(&format!("{command} --copy cache/state.json -- python3 run.py"));
+    assert!(code(&copied) == 0 && out(&copied).contains("copied    cache/state.json"), "{}", out(&copied));
+    let unlooked = "not looked at: files that it wrote and that are no declared outputs: cache/state.json";
+    assert!(out(&copied).contains(unlooked), "a copy that a run changed: {}", out(&copied));
+    assert!(!out(&copied).contains("shared"), "{}", out(&copied));
+    assert_eq!(fs::read_to_string(project.path("project/cache/state.json")).unwrap(), "3", "a copy was none");
+    for (options, word) in [
+        ("--copy nosuch", "not in"),
+        ("--copy ../x", "below the project"),
+        ("--output cache --copy cache/state.json", "declared output"),
+    ] {
+        let output = project.samebits(&format!("audit -n 2 --vary none {options} -- python3 run.py"));
+        assert!(code(&output) == 64 && err(&output).contains(word), "{options}: {}", err(&output));
+    }
+}
+
+/// Would fail if a case said nothing of what its arms share, `copy` did not give each its own, or a folder or copy outside
+/// the project were taken.
+#[test]
+fn arms_that_share_a_file_are_told() {
+    let project = counting("n");
+    let case = |more: &str, outputs: &str| {
+        let engine = format!("[engine]\ncommand = [\"python3\", \"run.py\"]\noutputs = [{outputs}]\n{more}\n");
+        let text = format!("about = \"counts\"\ngolden = false\n{engine}[arms]\nprocesses = 1\n");
+        project.write("project/cases/a/count.toml", &text);
+        project.samebits("test a/count")
+    };
+    let split = case("", "\"out/a.bin\"");
+    assert_eq!(code(&split), 1, "{}{}", out(&split), err(&split));
+    let run = project.samebits("run a/count --json");
+    let value: Value = serde_json::from_str(&out(&run)).unwrap();
+    assert_eq!(
+        (&value["shared"][0]["path"], &value["not_looked_at"]),
+        (&"cache/state.json".into(), &Value::Array(vec![]))
+    );
+    for part in
+        ["cache/state.json was written in the project during arms base, process-1", "copy = [\"cache/state.json\"]"]
+    {
+        assert!(out(&split).contains(part), "{part}: {}", out(&split));
+    }
+    let copied = case("copy = [\"cache/state.json\"]", "\"out/a.bin\"");
+    assert!(code(&copied) == 0 && !out(&copied).contains("shared"), "{}{}", out(&copied), err(&copied));
+    for (more, outputs, word) in [
+        ("folder = \"..\"", "\"out/a.bin\"", "folder \"..\": a folder of the project"),
+        ("folder = \"/tmp\"", "\"out/a.bin\"", "a folder of the project"),
+        ("copy = [\"nosuch\"]", "\"out/a.bin\"", "nosuch"),
+        ("copy = [\"cache\"]", "\"cache\"", "declared output"),
+    ] {
+        let refused = case(more, outputs);
+        assert!(code(&refused) == 64 && err(&refused).contains(word), "{more}: {}{}", out(&refused), err(&refused));
+    }
+}
+
+/// Would fail if a pattern that hides an input left nothing but a missing file to go by.
+#[test]
+fn an_input_hidden_by_a_pattern_is_named() {
+    let project = Project::new("print(open('set.csv').read())\nopen('w.csv', 'w').write('1')");
+    project.write("project/set.csv", "1");
+    let output = project.samebits("audit -n 2 --vary none --output *.csv -- python3 run.py");
+    let words = "set.csv was hidden from the run as an old output, by the pattern \"*.csv\"";
+    assert!(code(&output) == 2 && out(&output).contains(words), "{}", out(&output));
+}
+
+/// Would fail if a report said `same` and kept silent of what it had not compared, or spoke of it where there is nothing.
+#[test]
+fn what_was_not_looked_at_is_said() {
+    let project = Project::new("");
+    project.write("project/trace_writer.py", include_str!("../examples/trace_writer.py"));
+    let traced = "from trace_writer import Trace\nt = Trace('x', lambda: {'w': ('u8', [1], b'1')})\n\
+                  [t.record('step', s) for s in range(0, 20, 10)]\nt.record('fold', 20)\nt.close()\n";
+    let writes = "open('out/a', 'w').write('1')\n";
+    for (program, output, words) in [
+        (format!("{writes}open('out/b', 'w')\nopen('c', 'w')\n"), "--output out/a", "no declared outputs: c, out/b"),
+        (format!("{writes}print(1)\n"), "", "files that it wrote: out/a"),
+        ("print(os.environ['HOME'])\n".to_owned(), "", "parts of standard output that were masked"),
+        (traced.to_owned(), "", "18 of 20 steps: they have no record"),
+        (writes.to_owned(), "--output out/a", ""),
+        ("print(1)\n".to_owned(), "", ""),
+    ] {
+        project.write("project/run.py", &format!("import os\nos.makedirs('out', exist_ok=True)\n{program}"));
+        let mut command = project.command(&format!("audit -n 2 --vary none {output} -- python3 run.py"));
+        let output = command.env("HOME", "/somewhere/at/home").output().unwrap();
+        let text = out(&output);
+        let told: Vec<&str> = text.lines().filter(|l| l.contains("not looked at")).collect();
+        assert!(code(&output) == 0 && told.len() == usize::from(!words.is_empty()), "{words}: {text}{}", err(&output));
+        assert!(told.iter().all(|l| l.contains(words)), "{words}: {text}");
+    }
+    let engine = "[engine]\ncommand = [\"python3\", \"run.py\"]\noutputs = [\"out/a\"]\n[arms]\nprocesses = 1\n";
+    project.write("project/cases/a/x.toml", &format!("about = \"x\"\ngolden = false\n{engine}"));
+    project.write("project/run.py", &format!("import os\nos.makedirs('out')\n{writes}open('b', 'w')\n"));
+    let test = out(&project.samebits("test a/x"));
+    assert!(test.contains("not looked at: files that it wrote and that are no declared outputs: b"), "{test}");
+}
+
+/// Would fail if the diff that an audit ends with did not name the outputs, relative to this folder, or could not be run
+/// as it stands.
+#[test]
+fn the_next_diff_is_of_the_outputs() {
+    for (more, path) in [("", "w/out/a.bin"), ("open('out/b.bin', 'wb').write(os.urandom(4))", "w/out")] {
+        let project = Project::new(&format!("open('out/a.bin', 'wb').write(os.urandom(8))\n{more}"));
+        let audit = project.samebits("audit -n 3 --vary none --dir d --output out/*.bin -- python3 run.py");
+        let text = out(&audit);
+        let next =
+            text.lines().find_map(|l| l.trim().strip_prefix("next      samebits ")).unwrap_or_else(|| panic!("{text}"));
+        assert_eq!(next, format!("diff d/runs/00000/{path} d/runs/00001/{path}"));
+        let diff = project.samebits(next);
+        assert!(code(&diff) == 1 && out(&diff).contains("8 of 8 differ"), "{}{}", out(&diff), err(&diff));
+        assert!(!out(&diff).contains("symbolic link"), "{}", out(&diff));
+    }
+}
+
+/// Would fail if an audit began without saying how many runs may follow, or promised some where nothing varies.
+#[test]
+fn runs_that_may_follow_are_foretold() {
+    let project = Project::new("print(1)");
+    let told = |vary: &str| err(&project.samebits(&format!("audit -n 2 --vary {vary} -- python3 run.py")));
+    assert!(told("env-size").contains("up to 4 suspected causes are put to the test: each takes 6 to 80 runs"));
+    assert!(!told("none").contains("put to the test"));
 }

@@ -576,3 +576,132 @@ fn forged_manifests_are_refused() {
     let output = place.run(&["run", CASE, "--resume", &newest.display().to_string()]);
     assert!(code(&output) == 2 && err(&output).contains("seal"), "{}", err(&output));
 }
+
+/// Names and contents.
+type Files<'a> = Vec<(&'a str, &'a [u8])>;
+
+/// A folder of a repository whose program is `train.py`, and `samebits init` in it.
+fn init(place: &Place, name: &str, files: &[(&str, &[u8])], arguments: &[&str]) -> (PathBuf, Output) {
+    let folder = place.path(name);
+    for (file, bytes) in [("train.py", &b"print(1)\n"[..])].iter().chain(files) {
+        fs::create_dir_all(folder.join(file).parent().unwrap()).unwrap();
+        fs::write(folder.join(file), bytes).unwrap();
+    }
+    let arguments = [&["init"][..], arguments, &["--", "/bin/sh", "train.py"]].concat();
+    let output = place.command(&arguments).current_dir(&folder).output().unwrap();
+    (folder, output)
+}
+
+/// Would fail if the workflow did not install what the repository asks for, under the Python that it names.
+#[test]
+fn the_workflow_installs_what_the_repository_asks_for() {
+    let place = Place::new();
+    let project = &b"[project]\nname = \"a\"\nversion = \"1\"\nrequires-python = \">=3.10,<3.13\"\n"[..];
+    #[rustfmt::skip]
+    let repositories: [(&str, Files<'_>, Vec<&str>); 7] = [
+        ("plain", vec![], vec!["python-version: \"3.11\""]),
+        ("requirements", vec![("requirements.txt", b"numpy\n"), (".python-version", b"3.12.4\n")], vec!["pip install -r requirements.txt", "python-version: \"3.12.4\""]),
+        ("project", vec![("pyproject.toml", project)], vec!["pip install .", "python-version: \"3.10\""]),
+        ("poetry", vec![("pyproject.toml", b"[tool.poetry.dependencies]\npython = \"^3.9\"\n")], vec!["pip install .", "\"3.9\""]),
+        ("tools", vec![("pyproject.toml", b"[tool.ruff]\nline-length = 120\n")], vec!["python-version: \"3.11\""]),
+        ("uv", vec![("pyproject.toml", b"[project]\nname = \"a\"\nversion = \"1\"\n"), ("uv.lock", b"version = 1\nrequires-python = \">=3.12\"\n")], vec!["uv sync --locked", ".venv/bin", "python-version: \"3.12\""]),
+        ("conda", vec![("environment.yml", b"dependencies:\n  - python=3.10\n")], vec!["conda\" env create", "--file environment.yml"]),
+    ];
+    for (name, files, words) in repositories {
+        let (folder, output) = init(&place, name, &files, &[]);
+        assert_eq!(code(&output), 0, "{name}: {}", err(&output));
+        let text = fs::read_to_string(folder.join(".github/workflows/samebits.yml")).unwrap();
+        assert!(words.iter().all(|w| text.contains(w)), "{name}: {text}");
+        assert_eq!(text.contains("pip install"), !["plain", "tools", "conda"].contains(&name), "{name}: {text}");
+        assert_eq!(text.contains("setup-python"), name != "conda", "{name}: {text}");
+        assert!(folder.join("cases/first/train.toml").is_file());
+        // A second case leaves the workflow, which is what it would write.
+        let (_, again) = init(&place, name, &files, &["--name", "other"]);
+        assert!(code(&again) == 0 && out(&again).contains("left     .github/workflows"), "{name}: {}", err(&again));
+    }
+}
+
+/// Would fail if `init` wrote anything before it knew that all can be written, or did not say what is in the way.
+#[test]
+fn init_writes_all_or_nothing() {
+    let place = Place::new();
+    #[rustfmt::skip]
+    let in_the_way: [(&str, &str, &[u8], &str); 8] = [
+        ("ignore-folder", ".gitignore/x", b"", ".gitignore: a folder"),
+        ("ignore-bytes", ".gitignore", b"\xff\n", ".gitignore: not UTF-8"),
+        ("workflow-other", ".github/workflows/samebits.yml", b"mine\n", "--no-workflow"),
+        ("workflow-folder", ".github/workflows/samebits.yml/x", b"", "samebits.yml: a folder"),
+        ("github-file", ".github", b"", ".github is no folder"),
+        ("cases-file", "cases/first", b"", "first is no folder"),
+        ("case-there", "cases/first/train.toml", b"mine", "--name"),
+        ("project-broken", "pyproject.toml", b"[project\n", "pyproject.toml: "),
+    ];
+    for (name, file, bytes, words) in in_the_way {
+        for more in [&[][..], &["--dry-run"]] {
+            let (folder, output) = init(&place, name, &[(file, bytes)], more);
+            let error = err(&output);
+            assert!(code(&output) == 64 && error.contains(words), "{name}: {error}");
+            assert!(error.lines().count() == 1 && error.contains("nothing was written"), "{name}: {error}");
+            let mut left: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+            left.sort();
+            let first = folder.join(Path::new(file).iter().next().unwrap());
+            let mut expected = vec![first, folder.join("train.py")];
+            expected.sort();
+            assert_eq!(left, expected, "{name}");
+        }
+    }
+    let (folder, output) = init(&place, "kept", &[(".github/workflows/samebits.yml", b"mine\n")], &["--no-workflow"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    assert_eq!(fs::read(folder.join(".github/workflows/samebits.yml")).unwrap(), b"mine\n");
+    // A folder that nobody can write, root neither.
+    let output = place.command(&["init", "--", "/bin/sh"]).current_dir("/proc").output().unwrap();
+    assert!(code(&output) == 64 && err(&output).contains("cannot be written"), "{}", err(&output));
+}
+
+/// A program that stands for Python: NumPy imports, PyTorch is missing, JAX crashes, or all hang.
+fn fake_python(place: &Place, hangs: bool) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let text = match hangs {
+        true => "#!/bin/sh\nexec sleep 600\n".to_owned(),
+        false => "#!/bin/sh\ncase \"$2\" in\n*numpy*) echo noise; echo 2.4.6;;\n*torch*) echo trace >&2; \
+                  echo \"ModuleNotFoundError: No module named 'torch'\" >&2; exit 1;;\n*jax*) kill -SEGV $$;;\n*) echo 3.11.7;;\nesac\n"
+            .to_owned(),
+    };
+    let path = place.path(if hangs { "hang/python3" } else { "bin/python3" });
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// Would fail if a package that is missing, crashes or hangs took the doctor down, or a factor had no state or reason.
+#[test]
+fn the_doctor_looks_at_python_and_factors() {
+    let place = Place::new();
+    let bin = fake_python(&place, false).parent().unwrap().to_owned();
+    let with_path = |arguments: &[&str], path: String| place.command(arguments).env("PATH", path).output().unwrap();
+    let usual = format!("{}:/usr/bin:/bin", bin.display());
+    let json: serde_json::Value = serde_json::from_str(&out(&with_path(&["doctor", "--json"], usual.clone()))).unwrap();
+    let answers = json["python"]["answers"].as_array().unwrap();
+    let of = |name: &str| answers.iter().find(|a| a["name"] == name).unwrap();
+    assert_eq!((&of("python")["version"], &of("numpy")["version"]), (&"3.11.7".into(), &"2.4.6".into()));
+    assert!(of("pytorch")["reason"].as_str().unwrap().contains("No module named 'torch'"), "{json}");
+    assert!(of("jax")["reason"].as_str().unwrap().contains("signal 11"), "{json}");
+    let factors = json["factors"].as_array().unwrap();
+    for name in ["aslr", "cpus", "locale", "hash-seed", "threads"] {
+        let factor = factors.iter().find(|f| f["name"] == name).unwrap();
+        assert_eq!(factor["varied"] == true, factor["reason"].is_null(), "{factor}");
+    }
+    let text = with_path(&["doctor"], usual);
+    assert!(
+        code(&text) == 0 && out(&text).contains("pytorch") && out(&text).contains("does not import"),
+        "{}",
+        out(&text)
+    );
+    assert!(out(&text).contains("factor hash-seed") && out(&text).contains("can be varied"), "{}", out(&text));
+    let none = with_path(&["doctor"], place.text("nowhere"));
+    assert!(code(&none) == 0 && out(&none).contains("none along PATH"), "{}", out(&none));
+    let (own, limit) = (Path::new(env!("CARGO_BIN_EXE_samebits")), std::time::Duration::from_millis(200));
+    let hung = samebits::cli::interpreter::look(own, &fake_python(&place, true), place.folder.path(), limit);
+    assert!(hung.answers.iter().all(|a| a.reason.as_deref().is_some_and(|r| r.contains("within 0.2 s"))), "{hung:?}");
+}

@@ -82,3 +82,23 @@ fn refusals_of_assignments_name_them() {
     let error = parse(TINY, &["training.gama=1".to_owned()]).expect_err("no such key");
     assert!(error.to_string().starts_with("--set training.gama=1: unknown key \"gama\""), "{error}");
 }
+
+/// Would fail if a key that is like no other were refused without the keys of its table, or one of a command's case
+/// without saying what makes a case that of a command.
+#[test]
+fn unknown_keys_are_refused_with_those_of_their_table() {
+    let command = "about = \"x\"\n[engine]\ncommand = [\"true\"]\n";
+    for (text, words) in [
+        (format!("zebra = 1\n{TINY}"), "unknown key \"zebra\"; one of: about, engine, market"),
+        (format!("{TINY}zebra = 1\n"), "one of: cycles, env_steps_per_cycle"),
+        (format!("{TINY}[arms]\nzebra = 1\n"), "one of: repeat"),
+        (format!("{command}zebra = 1\n"), "one of: command, outputs, copy, env, seed, folder"),
+        (format!("{command}[arms]\nzebra = 1\n"), "one of: processes, vary, trace, other_seed"),
+        (format!("{command}[zebra]\na = 1\n"), "one of: about, engine, knobs"),
+        (format!("{command}[knobs.m]\nzebra = 1\n"), "one of: values, must_not_matter"),
+        ("about = \"x\"\n[engine]\nprogram = \"true\"\n".to_owned(), "[engine] has the key command"),
+    ] {
+        let error = parse(&text, &[]).expect_err("an unknown key").to_string();
+        assert!(error.contains(words) && error.lines().count() == 1, "{error}");
+    }
+}

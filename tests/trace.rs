@@ -525,6 +525,13 @@ fn lacks_are_said() {
         "no-final-digests", "no-evaluations", "no-folds", "no-sha256", "unrecorded-tensors", "no-generators", "no-seed",
         "no-keyed-identity", "no-noted-identity", "no-operations", "no-metrics", "no-values",
     ]);
+    for lack in lacks(&read(lines(&bare).as_bytes()).unwrap()) {
+        let [what, costs, mend] = [lack.what.as_str(), lack.costs, lack.mend];
+        assert!(![what, costs, mend].iter().any(|t| t.is_empty() || t.contains('\n')), "{}", lack.slug);
+        // What a writer of its own does, and what the recorder for Python does about it.
+        assert!(mend.contains('`') || mend.contains("rng.NAME"), "{}: {mend}", lack.slug);
+        assert!(mend.contains("ython"), "{}: {mend}", lack.slug);
+    }
 }
 
 /// Would fail if a metric of one side, a rank of several, or evidence against itself could be passed over.

@@ -24,6 +24,71 @@ pub enum Global {
     Storage(Element),
     /// `torch.float32`, ...
     Element(Element),
+    /// `collections.defaultdict`
+    DefaultDict,
+    /// `collections.Counter`
+    Counter,
+    /// `collections.deque`
+    Deque,
+    /// a plain type of Python or a number type of NumPy, by its name: `list`, `numpy.float32`
+    Type(&'static str),
+    /// `numpy.ndarray`
+    Ndarray,
+    /// `numpy.dtype`
+    Dtype,
+    /// `numpy.core.multiarray._reconstruct`: an array whose state follows
+    Reconstruct,
+    /// `numpy.core.numeric._frombuffer`: an array in protocol 5
+    FromBuffer,
+    /// `numpy.core.multiarray.scalar`
+    Scalar,
+    /// `numpy.random._pcg64.PCG64`, ..., by its name
+    Bits(&'static str),
+    /// `numpy.random._pickle.__bit_generator_ctor`
+    BitsCtor,
+    /// `__generator_ctor` or `__randomstate_ctor`
+    GeneratorCtor,
+    /// `numpy.random.bit_generator.SeedSequence`
+    Seeds,
+    /// `numpy.random.bit_generator.__pyx_unpickle_SeedSequence`
+    SeedsNew,
+}
+
+/// Plain types of Python.
+const TYPES: [&str; 11] =
+    ["bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "set", "str"];
+
+/// Number types of NumPy.
+const NUMBERS: [&str; 15] = [
+    "numpy.bool",
+    "numpy.bool_",
+    "numpy.complex128",
+    "numpy.complex64",
+    "numpy.float16",
+    "numpy.float32",
+    "numpy.float64",
+    "numpy.int16",
+    "numpy.int32",
+    "numpy.int64",
+    "numpy.int8",
+    "numpy.uint16",
+    "numpy.uint32",
+    "numpy.uint64",
+    "numpy.uint8",
+];
+
+impl Global {
+    /// The name of a plain type, which may stand as a value: what a `defaultdict` makes.
+    pub fn type_name(&self) -> Option<&'static str> {
+        Some(match self {
+            Global::Type(name) => name,
+            Global::OrderedDict => "collections.OrderedDict",
+            Global::DefaultDict => "collections.defaultdict",
+            Global::Counter => "collections.Counter",
+            Global::Deque => "collections.deque",
+            _ => return None,
+        })
+    }
 }
 
 /// Type of a tensor's elements.
@@ -40,9 +105,8 @@ pub struct Element {
 /// The refusal of a function, with its name.
 pub(super) fn refusal(module: &str, name: &str) -> String {
     let name: String = format!("{module}.{name}").chars().filter(|c| !c.is_control()).take(80).collect();
-    let hint =
-        if module.starts_with("numpy") { " (save NumPy's values as x.item() or torch.from_numpy(x))" } else { "" };
-    format!("refused: the pickle calls {name}; samebits reads tensors only{hint}")
+    let reads = "samebits reads tensors, NumPy's arrays and plain values only";
+    format!("refused: the pickle calls {name}; {reads}: save a state_dict() or plain values, of a namedtuple _asdict()")
 }
 
 /// A function or type by its name.
@@ -56,10 +120,35 @@ pub(super) fn global(module: &str, name: &str) -> Result<Global, String> {
         ("torch", "device") => Some(Global::Device),
         ("_codecs", "encode") => Some(Global::Encode),
         ("torch" | "torch.storage", "UntypedStorage") => Some(Global::Storage(element(Dtype::U8))),
+        ("collections", "defaultdict") => Some(Global::DefaultDict),
+        ("collections", "Counter") => Some(Global::Counter),
+        ("collections", "deque") => Some(Global::Deque),
+        ("builtins" | "__builtin__", name) => TYPES.into_iter().find(|t| *t == name).map(Global::Type),
         ("torch", name) => storage_type(name).map(Global::Storage).or_else(|| element_type(name).map(Global::Element)),
-        _ => None,
+        (module, name) => numpy(module, name),
     };
     found.ok_or_else(|| refusal(module, name))
+}
+
+/// Functions and types of NumPy; `core` became `_core` in version 2.
+fn numpy(module: &str, name: &str) -> Option<Global> {
+    Some(match (module, name) {
+        ("numpy", "ndarray") => Global::Ndarray,
+        ("numpy", "dtype") => Global::Dtype,
+        ("numpy", name) => Global::Type(NUMBERS.into_iter().find(|known| known.strip_prefix("numpy.") == Some(name))?),
+        ("numpy.core.multiarray" | "numpy._core.multiarray", "_reconstruct") => Global::Reconstruct,
+        ("numpy.core.multiarray" | "numpy._core.multiarray", "scalar") => Global::Scalar,
+        ("numpy.core.numeric" | "numpy._core.numeric", "_frombuffer") => Global::FromBuffer,
+        ("numpy.random._pickle", "__bit_generator_ctor") => Global::BitsCtor,
+        ("numpy.random._pickle", "__generator_ctor" | "__randomstate_ctor") => Global::GeneratorCtor,
+        ("numpy.random.bit_generator", "SeedSequence") => Global::Seeds,
+        ("numpy.random.bit_generator", "__pyx_unpickle_SeedSequence") => Global::SeedsNew,
+        ("numpy.random._mt19937", "MT19937")
+        | ("numpy.random._pcg64", "PCG64" | "PCG64DXSM")
+        | ("numpy.random._philox", "Philox")
+        | ("numpy.random._sfc64", "SFC64") => Global::Bits(super::objects::bits(name)?),
+        _ => return None,
+    })
 }
 
 fn element(dtype: Dtype) -> Element {

@@ -9,6 +9,7 @@ mod layout;
 mod literal;
 pub mod npy;
 pub mod npz;
+mod objects;
 pub mod pickle;
 pub mod safe;
 pub mod torch;
@@ -38,6 +39,8 @@ pub struct Found {
     pub tensors: Vec<Tensor>,
     /// what a reader should know of how it was read; nothing here makes the answer less sure
     pub remarks: Vec<String>,
+    /// what of it is compared with nothing
+    pub unlooked: Vec<String>,
     /// true when the file holds one tensor that bears the file's own name
     pub unnamed: bool,
 }
@@ -94,7 +97,7 @@ pub fn settle(mut found: Found) -> Result<Found, String> {
             return Err(format!("two entries have the name {}", tensor.name));
         }
     }
-    found.remarks.iter_mut().for_each(|r| *r = printable(r));
+    found.remarks.iter_mut().chain(&mut found.unlooked).for_each(|r| *r = printable(r));
     Ok(found)
 }
 
@@ -105,11 +108,11 @@ pub fn parse(name: &str, bytes: Vec<u8>) -> Result<Found, String> {
 
 fn dispatch(name: &str, bytes: Vec<u8>) -> Result<Found, String> {
     if ends(name, ".safetensors") {
-        return Ok(Found { tensors: safe::parse(&bytes)?, ..Found::default() });
+        return safe::file(&bytes);
     }
     if bytes.starts_with(npy::MAGIC) || ends(name, ".npy") {
         let (tensor, remarks) = npy::parse(name, &bytes)?;
-        return Ok(Found { tensors: vec![tensor], remarks, unnamed: true });
+        return Ok(Found { tensors: vec![tensor], remarks, unnamed: true, ..Found::default() });
     }
     if zip::is_zip(&bytes) || ends(name, ".npz") {
         return archive(name, bytes);
@@ -153,5 +156,5 @@ fn plain(name: &str, bytes: Vec<u8>, remark: Option<String>) -> Found {
         shape: vec![bytes.len()],
         bytes,
     };
-    Found { tensors: vec![tensor], remarks: remark.into_iter().collect(), unnamed: true }
+    Found { tensors: vec![tensor], remarks: remark.into_iter().collect(), unnamed: true, ..Found::default() }
 }

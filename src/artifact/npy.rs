@@ -14,6 +14,9 @@ pub const MAGIC: &[u8] = b"\x93NUMPY";
 /// Longest header read, in bytes.
 const HEADER_LIMIT: usize = 1 << 20;
 
+/// The refusal of arrays whose elements are any values of Python.
+pub(super) const OBJECTS: &str = "refused: an array of Python objects is a pickle, which could run code; save numbers";
+
 /// Most dimensions of an array; NumPy has 64.
 const DIMENSIONS: usize = 64;
 
@@ -76,7 +79,7 @@ fn shape(literal: &Literal) -> Result<Vec<usize>, String> {
 }
 
 /// Row-major, little-endian bytes; the claim must be what is there before anything is allocated.
-fn content(data: &[u8], item: &Item, shape: &[usize], fortran: bool) -> Result<Vec<u8>, String> {
+pub(super) fn content(data: &[u8], item: &Item, shape: &[usize], fortran: bool) -> Result<Vec<u8>, String> {
     let claimed = shape.iter().try_fold(item.size, |n, d| n.checked_mul(*d));
     if claimed != Some(data.len()) {
         let claimed = claimed.map_or_else(|| "more than any file".to_owned(), |n| format!("{n} bytes"));
@@ -95,13 +98,14 @@ fn content(data: &[u8], item: &Item, shape: &[usize], fortran: bool) -> Result<V
 }
 
 /// One element of an array.
-struct Item {
-    dtype: Option<Dtype>,
-    word: String,
-    size: usize,
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Item {
+    pub(super) dtype: Option<Dtype>,
+    pub(super) word: String,
+    pub(super) size: usize,
     /// bytes of the number that a byte order turns round
-    unit: usize,
-    big: bool,
+    pub(super) unit: usize,
+    pub(super) big: bool,
     structured: bool,
 }
 
@@ -115,7 +119,7 @@ impl Item {
     }
 
     /// `<f4`, `|b1`, `>c16`, `<U10`, `<M8[ns]`.
-    fn simple(text: &str) -> Result<Self, String> {
+    pub(super) fn simple(text: &str) -> Result<Self, String> {
         let unknown = || format!("the element type {text:?} is not read");
         let (order, rest) = match text.chars().next() {
             Some(c @ ('<' | '>' | '|' | '=')) => (c, &text[1..]),
@@ -123,9 +127,7 @@ impl Item {
         };
         let kind = rest.chars().next().filter(char::is_ascii).ok_or_else(unknown)?;
         if kind == 'O' {
-            return Err(
-                "refused: an array of Python objects is a pickle, which could run code; save numbers".to_owned()
-            );
+            return Err(OBJECTS.to_owned());
         }
         let digits: &str = rest[1..].split('[').next().unwrap_or("");
         let n: usize = digits.parse().map_err(|_| unknown())?;

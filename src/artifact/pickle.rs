@@ -1,14 +1,17 @@
 //! The pickle inside a PyTorch file, read without executing anything.
 //!
-//! A pickle is a program that may call any function. This reader builds numbers, strings, lists, tuples, dicts and
-//! descriptions of tensors; the few functions below are known by name and done by hand; any other is refused with its
-//! name. What is built lies in one list ([`Pickle::values`]) and is referred to by index, so that a value that the memo
-//! shares a million times is one value; how often it may be walked is bounded by whoever walks it ([`super::torch`]).
+//! A pickle is a program that may call any function. This reader builds numbers, strings, lists, tuples, dicts, sets and
+//! descriptions of tensors, arrays and generators; the few functions of `globals.rs` are known by name and done by
+//! hand, here and in `objects.rs`; any other is refused with its name. What is built lies in one list
+//! ([`Pickle::values`]) and is referred to by index, so that a value that the memo shares a million times is one value;
+//! how often it may be walked is bounded by whoever walks it ([`super::torch`]).
 
 use std::collections::BTreeMap;
 
 pub use super::globals::{Element, Global};
 use super::globals::{global, refusal};
+use super::objects;
+pub use super::objects::{Array, ElementType, Object};
 
 /// Index of a value.
 pub type Id = u32;
@@ -51,6 +54,18 @@ pub enum Value {
     Storage(Box<Storage>),
     /// a view of a storage
     Tensor(Box<View>),
+    /// a set or frozenset, in the order of the file
+    Set(Vec<Id>),
+    /// a deque and its greatest length
+    Deque(Box<(Vec<Id>, Option<Id>)>),
+    /// real and imaginary part
+    Complex(Box<[f64; 2]>),
+    /// NumPy's type of elements
+    Dtype(Box<ElementType>),
+    /// NumPy's array or scalar; None before its state is set
+    Array(Option<Box<Array>>),
+    /// NumPy's generator
+    Object(Box<Object>),
 }
 
 /// Keys and values, in order.
@@ -60,6 +75,8 @@ pub struct Dict {
     pub items: Vec<(Id, Id)>,
     /// a dict of attributes: a module's `state_dict` has `_metadata`
     pub attributes: Option<Id>,
+    /// what a `defaultdict` makes of a key that is not there
+    pub factory: Option<Id>,
 }
 
 /// Bytes of the file that tensors view.
@@ -116,7 +133,7 @@ fn natural(values: &[Value], id: Id) -> Result<u64, String> {
     }
 }
 
-fn naturals(values: &[Value], id: Id) -> Result<Vec<u64>, String> {
+pub(super) fn naturals(values: &[Value], id: Id) -> Result<Vec<u64>, String> {
     let Value::Tuple(items) = &values[id as usize] else { return Err("sizes that are no tuple".to_owned()) };
     if items.len() > 64 {
         return Err(format!("a tensor of {} dimensions", items.len()));
@@ -253,9 +270,11 @@ impl<'a> Machine<'a> {
             },
             0x95 => self.take(8).map(drop),
             b'N' | 0x88 | 0x89 | b'J' | b'K' | b'M' | 0x8a | 0x8b | b'G' => self.scalar(op),
-            b'X' | 0x8c | 0x8d | b'B' | b'C' | 0x8e => self.string(op),
-            b'}' | b']' | b')' | b'(' | b't' | 0x85..=0x87 | b'l' | b'd' | b'0' | b'1' | b'2' => self.container(op),
-            b'a' | b'e' | b's' | b'u' => self.fill(op),
+            b'X' | 0x8c | 0x8d | b'B' | b'C' | 0x8e | 0x96 => self.string(op),
+            b'}' | b']' | b')' | b'(' | b't' | 0x85..=0x87 | b'l' | b'd' | b'0' | b'1' | b'2' | 0x8f | 0x91 => {
+                self.container(op)
+            }
+            b'a' | b'e' | b's' | b'u' | 0x90 => self.fill(op),
             b'q' | b'r' | 0x94 | b'h' | b'j' => self.memo(op),
             b'c' | 0x93 | b'R' | b'b' | b'Q' => self.call(op),
             b'i' => {
@@ -299,6 +318,11 @@ impl<'a> Machine<'a> {
             b'}' => self.push(Value::Dict(Box::default())),
             b']' => self.push(Value::List(Vec::new())),
             b')' => self.push(Value::Tuple(Vec::new())),
+            0x8f => self.push(Value::Set(Vec::new())),
+            0x91 => {
+                let items = self.pop_mark()?;
+                self.push(Value::Set(items))
+            }
             b'(' => {
                 self.marks.push(self.stack.len());
                 if self.marks.len() > VALUES { Err("the pickle nests without end".to_owned()) } else { Ok(()) }
@@ -318,7 +342,7 @@ impl<'a> Machine<'a> {
             }
             b'd' => {
                 let items = pairs(self.pop_mark()?)?;
-                self.push(Value::Dict(Box::new(Dict { items, attributes: None })))
+                self.push(Value::Dict(Box::new(Dict { items, ..Dict::default() })))
             }
             b'0' => self.pop().map(drop),
             b'1' => self.pop_mark().map(drop),
@@ -329,7 +353,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Appends to the list, or sets in the dict, below the values.
+    /// Appends to the list, adds to the set, or sets in the dict, below the values.
     fn fill(&mut self, op: u8) -> Done {
         let given = match op {
             b'a' => vec![self.pop()?],
@@ -342,6 +366,8 @@ impl<'a> Machine<'a> {
         let into = self.top()? as usize;
         match (op, &mut self.values[into]) {
             (b'a' | b'e', Value::List(list)) => list.extend(given),
+            (b'a' | b'e', Value::Deque(deque)) => deque.0.extend(given),
+            (0x90, Value::Set(set)) => set.extend(given),
             (b's' | b'u', Value::Dict(dict)) => dict.items.extend(pairs(given)?),
             _ => return Err("the pickle fills what is no list or dict".to_owned()),
         }
@@ -390,17 +416,18 @@ impl<'a> Machine<'a> {
         self.push(value)
     }
 
-    /// Attributes of an `OrderedDict`: a dict of them.
+    /// Attributes of an `OrderedDict`, which are a dict, or the state of a value of NumPy.
     fn attributes(&mut self) -> Done {
-        let (state, into) = (self.pop()?, self.top()? as usize);
-        if !matches!(self.value(state), Value::Dict(_)) {
-            return Err("the pickle sets attributes by something that is no dict".to_owned());
+        let (state, into) = (self.pop()?, self.top()?);
+        let by_dict = matches!(self.value(state), Value::Dict(_));
+        match &mut self.values[into as usize] {
+            Value::Dict(_) if !by_dict => Err("the pickle sets attributes by something that is no dict".to_owned()),
+            Value::Dict(dict) if dict.attributes.is_none() => {
+                dict.attributes = Some(state);
+                Ok(())
+            }
+            _ => objects::set_state(&mut self.values, into, state),
         }
-        match &mut self.values[into] {
-            Value::Dict(dict) if dict.attributes.is_none() => dict.attributes = Some(state),
-            _ => return Err("the pickle sets attributes of what has none".to_owned()),
-        }
-        Ok(())
     }
 
     fn tuple(&self, id: Id) -> Result<&[Id], String> {
@@ -434,17 +461,21 @@ impl<'a> Machine<'a> {
             (Global::OrderedDict, []) => (Value::Dict(Box::default()), 0),
             (Global::Rebuild { typed }, _) => (Value::Tensor(Box::new(self.tensor(*typed, given)?)), 0),
             (Global::Device, _) => (Value::Text(self.device(given)?.into()), 128),
-            (Global::Encode, [text, ..]) => {
-                let bytes = self.latin1(*text)?;
+            (Global::Encode, [text, encoding]) => {
+                let bytes = self.latin1(*text, *encoding)?;
                 let length = bytes.len();
                 (Value::Bytes(bytes), length)
             }
-            // A parameter is its tensor, a size its tuple.
+            // A parameter is its tensor, a size its tuple, a counter its dict.
             (Global::Parameter, [same, ..]) | (Global::Size, [same]) => {
                 let same = *same;
                 return self.push_id(same);
             }
-            _ => return Err("the pickle calls a known function with unknown arguments".to_owned()),
+            (Global::Counter, [same]) if matches!(self.value(*same), Value::Dict(_)) => {
+                let same = *same;
+                return self.push_id(same);
+            }
+            _ => objects::build(&self.values, global, given)?,
         };
         self.copied(copied)?;
         self.push(value)
@@ -457,6 +488,12 @@ impl<'a> Machine<'a> {
         let Value::Storage(held) = self.value(*storage) else {
             return Err("a tensor without a storage".to_owned());
         };
+        // After the type, where there is one: whether its values are conjugates or negatives of what is stored.
+        let flags = if typed { rest.get(1) } else { rest.first() };
+        if flags.is_some_and(|id| !self.is_empty(*id)) {
+            let how = "call resolve_conj() and resolve_neg() before torch.save";
+            return Err(format!("a tensor that is a conjugate or a negative of what is stored; {how}"));
+        }
         let element = match (typed, rest) {
             (false, _) => held.element,
             (true, [element, ..]) => match self.value(*element) {
@@ -473,6 +510,13 @@ impl<'a> Machine<'a> {
         Ok(View { storage: *storage, element, offset, shape: *shape, strides: *strides })
     }
 
+    fn is_empty(&self, id: Id) -> bool {
+        match self.value(id) {
+            Value::Dict(dict) => dict.items.is_empty(),
+            value => *value == Value::None,
+        }
+    }
+
     /// `cuda:0`
     fn device(&self, given: &[Id]) -> Result<String, String> {
         match given.iter().map(|id| self.value(*id)).collect::<Vec<_>>().as_slice() {
@@ -482,8 +526,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn latin1(&self, id: Id) -> Result<Box<[u8]>, String> {
+    fn latin1(&self, id: Id, encoding: Id) -> Result<Box<[u8]>, String> {
         let Value::Text(text) = self.value(id) else { return Err("bytes that are no string".to_owned()) };
+        match self.value(encoding) {
+            Value::Text(encoding) if matches!(&**encoding, "latin1" | "latin-1") => {}
+            _ => return Err("bytes in another encoding than latin1".to_owned()),
+        }
         let bytes: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(u32::from(c)).ok()).collect();
         bytes.map(Vec::into_boxed_slice).ok_or_else(|| "bytes that are not Latin-1".to_owned())
     }

@@ -2,8 +2,9 @@
 //!
 //! Nested state is flattened to dotted names: `optimizer.state.0.exp_avg`. Numbers, strings and empty containers count
 //! too: what a file holds is compared or refused, never passed over. Views are read as their elements, row-major, so
-//! that strides, offsets and shared storages do not decide. Not compared: whether a tensor requires a gradient, the
-//! device it was saved from, and whether a sequence was a list or a tuple.
+//! that strides, offsets and shared storages do not decide. NumPy's arrays and scalars are tensors; its generators are
+//! their states; the elements of a set, which has no order, are sorted. Not compared: whether a tensor requires a
+//! gradient, the device it was saved from, and of which of its kinds a sequence, a dict or a set was.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,10 @@ const DEPTH: usize = 64;
 
 /// What a visit of one value costs of the budget, beside its bytes and its name.
 const VISIT: u64 = 64;
+
+/// Entries of a state beside its storages: what is read, and how the file was written.
+const KNOWN: [&str; 6] =
+    ["data.pkl", "byteorder", "version", ".data/serialization_id", ".format_version", ".storage_alignment"];
 
 /// True for files as `torch.save` wrote them before 1.6: a pickled magic number, or a tar file.
 pub fn is_legacy(name: &str, bytes: &[u8]) -> bool {
@@ -69,7 +74,15 @@ pub fn parse(entries: &[Entry<'_>], budget: Budget) -> Result<Found, String> {
     walk.visit(pickle.root, "", 0)?;
     let unread = walk.storages.keys().filter(|key| !walk.read.contains_key(*key)).count();
     if unread > 0 {
-        walk.found.remarks.push(format!("{unread} storages in it belong to no tensor"));
+        walk.found.unlooked.push(format!("{unread} storages in it belong to no tensor"));
+    }
+    let other = |e: &&Entry<'_>| {
+        let name = e.name.strip_prefix(folder).unwrap_or(&e.name);
+        !KNOWN.contains(&name) && !name.starts_with("data/")
+    };
+    if let Some(first) = entries.iter().find(other) {
+        let count = entries.iter().filter(other).count();
+        walk.found.unlooked.push(format!("{count} files in it that PyTorch's state does not have ({})", first.name));
     }
     Ok(walk.found)
 }
@@ -97,21 +110,71 @@ impl<'a> Walk<'a, '_> {
         }
         let join = |part: &str| if depth == 0 { part.to_owned() } else { format!("{name}.{part}") };
         match self.value(id) {
-            Value::Dict(dict) if !dict.items.is_empty() || !self.attributes(dict).is_empty() => {
+            Value::Dict(dict)
+                if !dict.items.is_empty() || !self.attributes(dict).is_empty() || dict.factory.is_some() =>
+            {
                 for (key, value) in dict.items.iter().chain(self.attributes(dict)) {
-                    let part = self.key(*key, name)?;
+                    let part = self.key(*key, name, 0)?;
                     self.visit(*value, &join(&part), depth + 1)?;
                 }
-                Ok(())
+                dict.factory.map_or(Ok(()), |factory| self.visit(factory, &join("default_factory"), depth + 1))
             }
-            Value::List(items) | Value::Tuple(items) if !items.is_empty() => {
-                for (i, item) in items.iter().enumerate() {
-                    self.visit(*item, &join(&i.to_string()), depth + 1)?;
-                }
-                Ok(())
+            Value::List(items) | Value::Tuple(items) if !items.is_empty() => self.items(items, &join, depth),
+            Value::Deque(deque) if !deque.0.is_empty() || deque.1.is_some() => {
+                self.items(&deque.0, &join, depth)?;
+                deque.1.map_or(Ok(()), |longest| self.visit(longest, &join("maxlen"), depth + 1))
+            }
+            Value::Set(items) if !items.is_empty() => {
+                let sorted = self.sorted(items).map_err(|e| format!("{}: {e}", short(name)))?;
+                self.items(&sorted, &join, depth)
+            }
+            Value::Object(object) => {
+                let parts = object.parts(self.pickle).map_err(|e| format!("{}: {e}", short(name)))?;
+                parts.into_iter().try_for_each(|(part, id)| self.visit(id, &join(part), depth + 1))
             }
             leaf => self.leaf(leaf, if depth == 0 { "value" } else { name }),
         }
+    }
+
+    fn items(&mut self, items: &[Id], join: &dyn Fn(&str) -> String, depth: usize) -> Result<(), String> {
+        items.iter().enumerate().try_for_each(|(i, item)| self.visit(*item, &join(&i.to_string()), depth + 1))
+    }
+
+    /// The elements of a set in an order that is not the file's, each once.
+    fn sorted(&mut self, items: &[Id]) -> Result<Vec<Id>, String> {
+        let mut keyed = items.iter().map(|id| Ok((self.order_of(*id, 0)?, *id))).collect::<Result<Vec<_>, String>>()?;
+        keyed.sort();
+        keyed.dedup_by(|a, b| a.0 == b.0);
+        Ok(keyed.into_iter().map(|(_, id)| id).collect())
+    }
+
+    /// Bytes that are equal for equal elements of a set, and sort as numbers and strings do.
+    fn order_of(&mut self, id: Id, depth: usize) -> Result<Vec<u8>, String> {
+        let value = self.value(id);
+        let bytes: Vec<u8> = match value {
+            Value::None => vec![0],
+            Value::Bool(b) => vec![1, u8::from(*b)],
+            Value::Int(n) => [&[2][..], &(*n as u64 ^ 1 << 63).to_be_bytes()].concat(),
+            Value::Long(bytes) => [&[3][..], bytes].concat(),
+            Value::Float(x) => [&[4][..], &x.to_bits().to_be_bytes()].concat(),
+            Value::Text(text) => [&[5][..], text.as_bytes()].concat(),
+            Value::Bytes(bytes) => [&[6][..], bytes].concat(),
+            Value::Array(Some(array)) if array.whole_number(self.pickle).is_some() => {
+                [&[8][..], array.whole_number(self.pickle).unwrap_or_default().as_bytes()].concat()
+            }
+            Value::Tuple(items) if depth < DEPTH => {
+                let mut all = vec![7];
+                for item in items {
+                    let one = self.order_of(*item, depth + 1)?;
+                    all.extend((one.len() as u64).to_be_bytes());
+                    all.extend(one);
+                }
+                all
+            }
+            _ => return Err("a set of something other than numbers, strings and tuples of them".to_owned()),
+        };
+        self.budget.take(VISIT + bytes.len() as u64)?;
+        Ok(bytes)
     }
 
     fn attributes(&self, dict: &Dict) -> &'a [(Id, Id)] {
@@ -122,17 +185,27 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// A dict's key as a part of a name.
-    fn key(&mut self, id: Id, name: &str) -> Result<String, String> {
+    fn key(&mut self, id: Id, name: &str, depth: usize) -> Result<String, String> {
         match self.value(id) {
             Value::Text(text) => {
                 self.budget.take(text.len() as u64)?;
-                Ok(text.to_string())
+                // Inside a tuple strings are quoted, so that other tuples have other names.
+                Ok(if depth > 0 { format!("{text:?}") } else { text.to_string() })
             }
             Value::Int(n) => Ok(n.to_string()),
             Value::Bool(b) => Ok(b.to_string()),
             Value::None => Ok("None".to_owned()),
             Value::Float(x) => Ok(format!("{x:?}")),
-            _ => Err(format!("{}: a key that is no string or number", short(name))),
+            Value::Array(Some(array)) => {
+                let number = array.whole_number(self.pickle);
+                number.ok_or_else(|| format!("{}: a key that is an array, or no whole number", short(name)))
+            }
+            Value::Tuple(parts) if depth < DEPTH => {
+                self.budget.take(VISIT)?;
+                let parts = parts.iter().map(|part| self.key(*part, name, depth + 1));
+                Ok(format!("({})", parts.collect::<Result<Vec<String>, String>>()?.join(", ")))
+            }
+            _ => Err(format!("{}: a key that is no string, number or tuple of them", short(name))),
         }
     }
 
@@ -140,6 +213,12 @@ impl<'a> Walk<'a, '_> {
         if let Value::Tensor(view) = value {
             let (shape, bytes) = self.tensor(view).map_err(|e| format!("{}: {e}", short(name)))?;
             return self.add(name, view.element.dtype, view.element.word, shape, bytes);
+        }
+        if let Value::Array(array) = value {
+            let array = array.as_ref().ok_or_else(|| format!("{}: an array without its state", short(name)))?;
+            self.budget.take(array.size(self.pickle))?;
+            let (item, shape, bytes) = array.read(self.pickle).map_err(|e| format!("{}: {e}", short(name)))?;
+            return self.add(name, item.dtype, &item.word, shape, bytes);
         }
         let (dtype, word, shape, bytes): (_, _, Vec<usize>, Vec<u8>) = match value {
             Value::None => (None, "none", vec![], vec![]),
@@ -149,16 +228,34 @@ impl<'a> Walk<'a, '_> {
             Value::Long(bytes) => (None, "int", vec![], self.copy(bytes)?),
             Value::Text(text) => (None, "str", vec![text.len()], self.copy(text.as_bytes())?),
             Value::Bytes(bytes) => (None, "bytes", vec![bytes.len()], self.copy(bytes)?),
-            Value::List(_) | Value::Tuple(_) => (None, "list", vec![0], vec![]),
+            Value::Complex(parts) => (
+                Some(Dtype::C128),
+                Dtype::C128.word(),
+                vec![],
+                parts.iter().flat_map(|x| x.to_bits().to_le_bytes()).collect(),
+            ),
+            Value::List(_) | Value::Tuple(_) | Value::Deque(_) => (None, "list", vec![0], vec![]),
+            Value::Set(_) => (None, "set", vec![0], vec![]),
             Value::Dict(_) => (None, "dict", vec![0], vec![]),
             Value::Global(Global::Element(element)) => (None, "dtype", vec![element.word.len()], element.word.into()),
+            Value::Global(global) if global.type_name().is_some() => {
+                let word = global.type_name().unwrap_or_default();
+                (None, "type", vec![word.len()], word.into())
+            }
+            Value::Dtype(element) => {
+                let words =
+                    element.words().ok_or_else(|| format!("{}: an element type without its state", short(name)))?;
+                (None, "dtype", vec![words.len()], words.into())
+            }
             Value::Storage(storage) => {
                 self.budget.take(storage.count.saturating_mul(storage.element.size as u64))?;
                 let mut bytes = self.storage(storage).map_err(|e| format!("{}: {e}", short(name)))?.to_vec();
                 self.order(&mut bytes, storage.element);
                 (storage.element.dtype, storage.element.word, vec![bytes.len() / storage.element.size], bytes)
             }
-            Value::Global(_) | Value::Tensor(_) => return Err(format!("{}: a function, not a value", short(name))),
+            Value::Global(_) | Value::Tensor(_) | Value::Array(_) | Value::Object(_) => {
+                return Err(format!("{}: a function, not a value", short(name)));
+            }
         };
         self.add(name, dtype, word, shape, bytes)
     }

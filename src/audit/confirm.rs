@@ -12,9 +12,9 @@ use super::stats::runs_to_see;
 use crate::launch::factors::{Factor, State};
 
 /// Fewest runs of each group.
-const RUNS_MIN: usize = 3;
+pub const RUNS_MIN: usize = 3;
 /// Most runs of each group; a variation rarer than these could show is not put to the test.
-const RUNS_MAX: usize = 40;
+pub const RUNS_MAX: usize = 40;
 /// Chance that a variation that is there is missed in one group.
 const MISS: f64 = 0.05;
 
@@ -36,6 +36,10 @@ pub struct Cause {
     pub without: bool,
     /// runs of each group
     pub runs: usize,
+    /// the one outcome of the runs with it alone, where they have one
+    pub outcome: Option<String>,
+    /// an earlier cause that alone gives the same outcome: both do the same
+    pub same_as: Option<String>,
     /// in words
     pub words: String,
 }
@@ -44,6 +48,12 @@ impl Cause {
     /// True when both ways hold.
     pub fn is_confirmed(&self) -> bool {
         self.alone && self.without
+    }
+
+    /// Name and setting: `OMP_NUM_THREADS=1`, `cpus (1)`.
+    pub fn label(&self) -> String {
+        let is_named = self.setting.starts_with(&format!("{}=", self.name()));
+        if is_named { self.setting.clone() } else { format!("{} ({})", self.name(), self.setting) }
     }
 
     /// What people call it: the variable, else the factor.
@@ -125,6 +135,11 @@ pub fn judge(factors: &[Factor], candidate: &Candidate, held: &[usize], groups: 
         (true, false) => format!("{name}: with {word} alone the outcome changes, but something else changes it too"),
         (false, _) => format!("{name}: suspected, and {n} runs with {word} alone did not show it"),
     };
+    let outcome = match (alone.len(), alone.first()) {
+        (1, Some(Class::Left(key))) => Some(key.to_string()),
+        (1, Some(Class::Broke(ending))) => Some(ending.words()),
+        _ => None,
+    };
     Cause {
         factor: factor.name.clone(),
         variable,
@@ -133,8 +148,34 @@ pub fn judge(factors: &[Factor], candidate: &Candidate, held: &[usize], groups: 
         alone: holds_alone,
         without: holds_without,
         runs: n,
+        outcome,
+        same_as: None,
         words,
     }
+}
+
+/// Marks causes that alone give the same other outcome as an earlier one: what they do is one thing, such as the number of
+/// threads, which a variable and the allowed processors both set.
+pub fn mark_same(causes: &mut [Cause]) {
+    for i in 0..causes.len() {
+        let (before, rest) = causes.split_at_mut(i);
+        let cause = &mut rest[0];
+        let is_same = |c: &&Cause| {
+            let both = [*c, &*cause].iter().all(|c| c.alone && c.how == "switches" && c.outcome.is_some());
+            both && c.same_as.is_none() && c.outcome == cause.outcome && c.is_confirmed() == cause.is_confirmed()
+        };
+        cause.same_as = before.iter().find(is_same).map(|c| c.name().to_owned());
+    }
+}
+
+/// Runs that put suspected causes to the test at the very most: `variables` has, for each factor that varies, how many
+/// variables it sets.
+pub fn runs_at_most(variables: &[usize], candidates: usize) -> usize {
+    // Each twice in two groups, the second time with the other causes held still; then each of its variables alike.
+    let cost = |n: &usize| 4 * RUNS_MAX * if *n > 1 { 1 + n } else { 1 };
+    let mut costs: Vec<usize> = variables.iter().map(cost).collect();
+    costs.sort_unstable_by(|a, b| b.cmp(a));
+    costs.iter().take(candidates).fold(RUNS_MAX, |all, n| all + n)
 }
 
 /// The one variable that a setting sets.

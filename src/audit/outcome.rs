@@ -6,6 +6,7 @@ use super::design::Levels;
 use crate::compare::left::{Digested, Wanted};
 use crate::compare::verdict::Reason;
 use crate::digest::sha::Digest;
+use crate::launch::project::Change;
 
 /// One run, as it is kept. Everything but `volatile` is the same however often an audit is interrupted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,9 @@ pub struct Outcome {
     pub evidence: Vec<Digested>,
     /// what the evidence is, in words
     pub words: String,
+    /// what of it nothing is compared with
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_looked_at: Vec<String>,
     /// last part of standard error of a run that failed, secrets masked
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub stderr: String,
@@ -44,6 +48,9 @@ pub struct Volatile {
     pub together: usize,
     /// how often it was killed from outside before, and run again on request
     pub killed_before: usize,
+    /// what changed in the project while it went on
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub wrote: Vec<Change>,
 }
 
 /// How a run ended.

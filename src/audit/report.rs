@@ -9,6 +9,7 @@ use super::store::SCHEMA;
 use crate::compare::verdict::{Reason, Verdict, exit};
 use crate::launch::factors::{Factor, State};
 use crate::launch::process::KILLED;
+use crate::launch::project::Shared;
 
 /// Report of an audit. Everything but `volatile` is the same however often the audit was interrupted.
 #[derive(Clone, Debug, Serialize)]
@@ -30,6 +31,10 @@ pub struct Report {
     pub varied: Vec<String>,
     /// factors that were not, and why
     pub not_varied: Vec<String>,
+    /// paths of the project that each run had a copy of
+    pub copied: Vec<String>,
+    /// what was not looked at, and so may differ
+    pub not_looked_at: Vec<String>,
     /// outcome classes, the largest first, failures last
     pub classes: Vec<ClassReport>,
     /// share of runs outside the largest class, where no cause explains them
@@ -95,6 +100,8 @@ pub struct VolatileReport {
     pub differing_runs: Option<[String; 2]>,
     /// runs that were killed from outside and run again on request
     pub killed_before: Vec<usize>,
+    /// files of the project that changed while runs went on; runs that overlap are told together
+    pub shared: Vec<Shared>,
 }
 
 /// A letter, then two.
@@ -207,7 +214,8 @@ impl Report {
     pub fn new(command: &str, main: &[&Outcome], factors: &[Factor]) -> Self {
         let (varied, not_varied) = factor_lists(factors);
         let (rate, ruled_out) = numbers(main);
-        let evidence = main.iter().find(|o| o.end == Ending::Ran).map_or("none", |o| o.words.as_str()).to_owned();
+        let ran = main.iter().find(|o| o.end == Ending::Ran);
+        let evidence = ran.map_or("none", |o| o.words.as_str()).to_owned();
         Report {
             schema: SCHEMA,
             verdict: verdict(main),
@@ -217,6 +225,8 @@ impl Report {
             confirming: 0,
             varied,
             not_varied,
+            copied: Vec::new(),
+            not_looked_at: ran.map(|o| o.not_looked_at.clone()).unwrap_or_default(),
             classes: class_reports(main),
             rate,
             ruled_out,

@@ -8,19 +8,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::attribution::{Candidate, Kind, candidates, level};
 use super::confirm::{self, Cause, single_variable};
 use super::design::{Levels, design};
+use super::difference::{differing, equal_but_for_folder, first_words, local};
+use super::next::next_step;
 use super::outcome::{Class, Ending, Outcome, Volatile};
 use super::report::Report;
 use super::store::Store;
 use crate::compare::left::{self, Digested, Left, Wanted};
+use crate::compare::unlooked;
 use crate::compare::verdict::Verdict;
 use crate::launch::factors::{Factor, Setting, State, padded, together, variable};
+use crate::launch::folder::shown;
 use crate::launch::job::{Job, Ran, STDOUT, TRACES};
 use crate::launch::process::{End, INTERRUPTED, KILLED};
+use crate::launch::project::{self, Change, Shared, Watch};
 use crate::launch::slots::Slots;
 use crate::trace::privacy::Mask;
 
 /// Suspected causes that are put to the test at most.
-const CANDIDATES: usize = 4;
+pub const CANDIDATES: usize = 4;
 /// A factor whose agreement with the outcomes is likelier than this by chance is not suspected.
 const P_MAX: f64 = 0.2;
 /// One likelier than that, but no likelier than this, is named as possible.
@@ -79,6 +84,9 @@ pub struct Session<'a> {
     next: usize,
     /// runs with everything as it is, made to put causes to the test
     plain: Vec<Outcome>,
+    watch: Watch,
+    /// by run
+    wrote: Mutex<BTreeMap<usize, Vec<Change>>>,
     tell: &'a (dyn Fn(Event<'_>) + Sync),
 }
 
@@ -87,6 +95,8 @@ pub struct Session<'a> {
 pub enum Event<'a> {
     /// so many runs more are planned
     Planned(usize, &'a str),
+    /// before the first run: so many may follow the designed ones at the very most, to confirm causes
+    MayFollow(usize),
     /// a run is done
     Done(&'a Outcome),
 }
@@ -112,12 +122,15 @@ impl<'a> Session<'a> {
             kept: Mutex::new(BTreeMap::new()),
             next: 0,
             plain: Vec::new(),
+            watch: Watch::new(&job.project, &job.leave_out),
+            wrote: Mutex::new(BTreeMap::new()),
             tell,
         }
     }
 
     /// The whole audit of `n` runs.
     pub fn audit(&mut self, n: usize, seed: u64, command: &str) -> Result<Report, Stop> {
+        self.foretell();
         let main = self.stage("main", design(&self.factors, n, seed))?;
         let all: Vec<&Outcome> = main.iter().collect();
         let mut report = Report::new(command, &all, &self.factors);
@@ -131,8 +144,28 @@ impl<'a> Session<'a> {
             report.rate = super::report::numbers(&unexplained).0;
         }
         report.confirming = self.next - n;
-        report.next = self.next_step(&report);
+        report.copied = self.job.copies.texts();
+        report.not_looked_at.extend(self.watch.unlooked());
+        report.volatile.shared = self.shared();
+        report.next = next_step(&report, self.job, self.store, self.wanted);
         Ok(report)
+    }
+
+    /// Says how many runs may follow, before hours of them do.
+    fn foretell(&self) {
+        let varied = self.factors.iter().filter(|f| f.state == State::Varied);
+        let variables =
+            |f: &Factor| f.settings.iter().map(|s| s.surroundings.set.len()).fold(0, |a, b| if b > a { b } else { a });
+        let variables: Vec<usize> = varied.map(variables).collect();
+        if !variables.is_empty() {
+            (self.tell)(Event::MayFollow(confirm::runs_at_most(&variables, CANDIDATES)));
+        }
+    }
+
+    /// Files of the project that changed while runs went on.
+    fn shared(&self) -> Vec<Shared> {
+        let wrote = self.wrote.lock().unwrap_or_else(|e| e.into_inner());
+        project::shared(wrote.iter().map(|(run, list)| (run.to_string(), list.as_slice())))
     }
 
     /// Makes the runs of one stage; those already done are read.
@@ -206,6 +239,10 @@ impl<'a> Session<'a> {
             None => self.make(planned, 0)?,
         };
         self.prune(&outcome);
+        if !outcome.volatile.wrote.is_empty() {
+            let mut wrote = self.wrote.lock().unwrap_or_else(|e| e.into_inner());
+            wrote.insert(outcome.run, outcome.volatile.wrote.clone());
+        }
         (self.tell)(Event::Done(&outcome));
         Ok(outcome)
     }
@@ -222,20 +259,22 @@ impl<'a> Session<'a> {
         let _slots = self.slots.take(if setting.alone { usize::MAX } else { 1 });
         let folder = self.store.begin(planned.run).map_err(Stop::Store)?;
         let together = 1 + self.running.fetch_add(1, Ordering::SeqCst);
+        let ticket = self.watch.before();
         let result = self.job.run(&folder, &setting);
+        let wrote = masked_paths(self.watch.after(ticket), &self.job.mask());
         self.running.fetch_sub(1, Ordering::SeqCst);
         let ran = result.map_err(|e| Stop::Store(format!("{}: {e}", folder.display())))?;
         if ran.finished.end == End::Interrupted {
             return Err(Stop::Interrupted);
         }
         let mut outcome = self.outcome(planned, &folder, &ran);
-        outcome.volatile = Volatile { seconds: ran.finished.elapsed.as_secs_f64(), together, killed_before };
+        outcome.volatile = Volatile { seconds: ran.finished.elapsed.as_secs_f64(), together, killed_before, wrote };
         self.store.done(&outcome).map_err(Stop::Store)?;
         Ok(outcome)
     }
 
     fn outcome(&self, planned: &Planned, folder: &Path, ran: &Ran) -> Outcome {
-        let Ran { work, finished, stdout } = ran;
+        let Ran { work, finished, stdout, .. } = ran;
         let wanted = self.wanted.unwrap_or_else(|| left::wanted(folder, &self.job.outputs));
         let (end, left) = match &finished.end {
             End::Ok => match left::read(folder, work, &self.job.outputs, stdout, wanted) {
@@ -259,6 +298,7 @@ impl<'a> Session<'a> {
             wanted: left.is_some().then_some(wanted),
             evidence: left.as_ref().map(|l| masked(l.digests(), &self.job.mask())).unwrap_or_default(),
             words: left.as_ref().map(Left::words).unwrap_or_default(),
+            not_looked_at: left.as_ref().map(|l| unlooked::of(self.job, ran, l)).unwrap_or_default(),
             end,
             stderr: if failed { local(&finished.stderr, folder) } else { String::new() },
             volatile: Volatile::default(),
@@ -303,19 +343,19 @@ impl<'a> Session<'a> {
                 false => first_words(&base, &other, &comparison),
             });
             if report.volatile.differing_runs.is_none() && comparison.verdict == Verdict::Different {
-                let path = |run: usize| self.evidence_path(run).display().to_string();
+                let path = |run: usize| shown(&self.evidence_path(run, &class.differing));
                 report.volatile.differing_runs = Some([path(first.first), path(class.first)]);
             }
         }
     }
 
-    /// What `samebits diff` can read of a run.
-    fn evidence_path(&self, run: usize) -> PathBuf {
+    /// What `samebits diff` can read of a run: its traces, its standard output, or the outputs of these names.
+    fn evidence_path(&self, run: usize, names: &[String]) -> PathBuf {
         let folder = self.store.run(run);
         match self.wanted {
             Some(Wanted::Stdout) | None => folder.join(STDOUT),
             _ if left::has_traces(&folder) => folder.join(TRACES),
-            _ => self.work(run).unwrap_or(folder),
+            _ => self.work(run).map_or(folder, |work| work.join(left::place_of(&work, &self.job.outputs, names))),
         }
     }
 
@@ -364,7 +404,8 @@ impl<'a> Session<'a> {
             let cause = self.beside(candidate, &held)?.unwrap_or(cause);
             report.causes.push(cause);
         }
-        report.causes.sort_by_key(|c| (!c.is_confirmed(), !c.alone));
+        report.causes.sort_by_key(|c| (!c.is_confirmed(), !c.alone, c.variable.is_none()));
+        confirm::mark_same(&mut report.causes);
         Ok(unexplained)
     }
 
@@ -439,45 +480,6 @@ impl<'a> Session<'a> {
         }
         Ok(None)
     }
-
-    /// The one next step.
-    fn next_step(&self, report: &Report) -> String {
-        if !report.killed.is_empty() {
-            return "the same command with --continue runs what was killed again".to_owned();
-        }
-        if let Some(cause) = report.causes.iter().find(|c| c.alone) {
-            return match (cause.how.as_str(), &cause.variable) {
-                ("pins", Some(_)) => {
-                    format!("run it with {}, or make it independent of {}", cause.setting, cause.name())
-                }
-                _ => format!(
-                    "make it independent of {0}, or keep {0} fixed wherever it runs; then audit again",
-                    cause.name()
-                ),
-            };
-        }
-        if !report.possible.is_empty() {
-            return format!("run more (-n {}), so that a factor can be told from chance", 4 * report.runs);
-        }
-        match (&report.verdict, self.wanted) {
-            (Verdict::Same, _) => "samebits init writes a case that gates this in CI".to_owned(),
-            (Verdict::Unverified { .. }, _) => {
-                let run = report.classes.iter().find(|c| !c.stderr.is_empty() || c.what.contains("no evidence"));
-                run.map_or_else(
-                    || "raise --timeout or repair the command, then audit again".to_owned(),
-                    |c| format!("look at {}", self.store.run(c.first).display()),
-                )
-            }
-            (_, Some(Wanted::Stdout)) => {
-                "declare what it writes (--output FILE), so that the tensor and the element that differ are named"
-                    .to_owned()
-            }
-            _ => report.volatile.differing_runs.as_ref().map_or_else(
-                || "run more (-n), so that a factor can be told from chance".to_owned(),
-                |[a, b]| format!("samebits diff {a} {b}"),
-            ),
-        }
-    }
 }
 
 fn killed(outcomes: &[Outcome]) -> Vec<usize> {
@@ -489,80 +491,6 @@ fn masked(digests: Vec<Digested>, mask: &Mask) -> Vec<Digested> {
     digests.into_iter().map(|d| Digested { name: mask.apply(&d.name), ..d }).collect()
 }
 
-/// The run's folder as a placeholder, so that equal failures are told alike.
-fn local(text: &str, folder: &Path) -> String {
-    text.replace(&folder.display().to_string(), "<run>")
-}
-
-fn differing(a: &Left, b: &Left) -> Vec<String> {
-    let (x, y) = (a.digests(), b.digests());
-    let of_y: BTreeMap<&str, _> = y.iter().map(|d| (d.name.as_str(), d)).collect();
-    let mut names: Vec<String> =
-        x.iter().filter(|d| of_y.get(d.name.as_str()) != Some(d)).map(|d| d.name.clone()).collect();
-    let of_x: std::collections::BTreeSet<&str> = x.iter().map(|d| d.name.as_str()).collect();
-    names.extend(y.iter().filter(|d| !of_x.contains(d.name.as_str())).map(|d| d.name.clone()));
-    names
-}
-
-/// The first difference in one line: of standard output the line, else tensor, element and distance.
-fn first_words(a: &Left, b: &Left, comparison: &crate::compare::verdict::Comparison) -> String {
-    if let Some(words) = text_of_first(a, b, comparison) {
-        return words;
-    }
-    match &comparison.first {
-        None => match &comparison.verdict {
-            Verdict::Unverified { detail, .. } => detail.clone(),
-            _ => "records that are noted only".to_owned(),
-        },
-        Some(first) => {
-            let place = first.place.to_string();
-            let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
-            let elements = first.elements.as_ref().map_or_else(String::new, |e| {
-                let ulp = e.max_ulp.map_or_else(String::new, |u| format!(", at most {u} ULP"));
-                format!(": {} of {} elements, the first is [{}]{ulp}", e.differing, e.total, e.first)
-            });
-            format!("{}{at}{elements}", first.name)
-        }
-    }
-}
-
-/// Where the first output that differs is text: the first line that differs.
-fn text_of_first(a: &Left, b: &Left, comparison: &crate::compare::verdict::Comparison) -> Option<String> {
-    let name = &comparison.first.as_ref().filter(|f| f.evidence == "bytes" || f.evidence == "declared")?.name;
-    let text = |left: &Left| {
-        let found = left.outputs.list.iter().find(|t| t.name == *name && (t.dtype.is_none() || t.word == "u8"))?;
-        String::from_utf8(found.bytes.clone()).ok().filter(|t| !t.contains('\0'))
-    };
-    let (x, y) = (text(a)?, text(b)?);
-    let of = if name == STDOUT { String::new() } else { format!("{name}, ") };
-    let most = if x.lines().count() > y.lines().count() { x.lines().count() } else { y.lines().count() };
-    let lines = |text: &'_ str| -> Vec<Option<String>> {
-        text.lines().map(|l| Some(l.to_owned())).chain(std::iter::repeat(None)).take(most).collect()
-    };
-    let (p, q) = (lines(&x), lines(&y));
-    Some(match (0..most).find(|i| p[*i] != q[*i]) {
-        Some(i) => format!("{of}line {}: {} | {}", i + 1, quoted(p[i].as_deref()), quoted(q[i].as_deref())),
-        None => format!("{of}the ends of lines"),
-    })
-}
-
-/// Whether outputs are equal once each run's own folder is replaced by a placeholder.
-fn equal_but_for_folder(sides: [&Left; 2], folders: &[PathBuf; 2]) -> bool {
-    let plain = |i: usize| -> Option<Vec<(String, String)>> {
-        let text = |t: &crate::artifact::Tensor| {
-            let text = String::from_utf8(t.bytes.clone()).ok()?;
-            Some((t.name.clone(), local(&text, &folders[i])))
-        };
-        sides[i].outputs.list.iter().map(text).collect()
-    };
-    let traced = sides.iter().any(|s| !s.traces.is_empty());
-    !traced && plain(0).zip(plain(1)).is_some_and(|(a, b)| a == b)
-}
-
-fn quoted(line: Option<&str>) -> String {
-    match line {
-        Some(line) if line.chars().count() > 100 => format!("{:?}...", line.chars().take(100).collect::<String>()),
-        Some(line) => format!("{line:?}"),
-        None => "nothing more".to_owned(),
-    }
+fn masked_paths(changes: Vec<Change>, mask: &Mask) -> Vec<Change> {
+    changes.into_iter().map(|c| Change { path: mask.apply(&c.path), ..c }).collect()
 }

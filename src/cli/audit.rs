@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Failure, workspace};
+use crate::audit::confirm::{RUNS_MAX, RUNS_MIN};
 use crate::audit::outcome::{Ending, Outcome};
-use crate::audit::session::{Event, Options, Session, Stop};
+use crate::audit::session::{CANDIDATES, Event, Options, Session, Stop};
 use crate::audit::store::{Manifest, SCHEMA, Store, place};
 use crate::digest::sha::{Digest, sha256};
 use crate::launch::factors::{self, Factor, State};
@@ -16,6 +17,7 @@ use crate::launch::job::Job;
 use crate::launch::slots::cores;
 use crate::launch::surroundings::find;
 use crate::scenario::case::Engine;
+use crate::scenario::copies::Copies;
 use crate::scenario::factor::NAMES;
 use crate::scenario::outputs::Outputs;
 use crate::trace::privacy::Mask;
@@ -26,7 +28,7 @@ use crate::{say, tell};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Each run gets a fresh working directory in which the files of the current one appear; the declared \
-outputs are those of the run itself. In the command {dir} stands for that directory. SAMEBITS_TRACE, SAMEBITS_LEVEL and \
+outputs are those of the run itself, and what --copy names is its own copy. In the command {dir} stands for that directory. SAMEBITS_TRACE, SAMEBITS_LEVEL and \
 SAMEBITS_SEED are set for a recorder.\n\n  samebits audit -n 8 --output 'out/*.safetensors' -- python train.py --seed 1"
 )]
 pub struct Args {
@@ -37,6 +39,9 @@ pub struct Args {
     /// if it writes any, else standard output]
     #[arg(long, value_name = "PATH")]
     pub output: Vec<String>,
+    /// Give each run a copy of this file or folder of the project, where the others are links (repeatable)
+    #[arg(long, value_name = "PATH")]
+    pub copy: Vec<String>,
     /// Vary these factors only, or `none` (repeatable) [default: all; `samebits audit --factors` lists them]
     #[arg(long, value_name = "FACTOR")]
     pub vary: Vec<String>,
@@ -145,7 +150,9 @@ fn job_of_case(args: &Args, name: &str) -> Result<Job, Failure> {
     if let Engine::Command(engine) = &case.engine {
         let job = crate::verify::command::job(&case, engine, &samebits, &workspace::files());
         let limit = args.timeout.map_or(job.limit, Duration::from_secs);
-        return Ok(Job { level: args.level, limit, ..job });
+        let copies = copies(&[job.copies.texts(), args.copy.clone()].concat(), &job.outputs, &job.project)?;
+        let leave_out = [job.leave_out.clone(), own_folder(args)?].concat();
+        return Ok(Job { level: args.level, limit, copies, leave_out, ..job });
     }
     let scope = case.compare.clone();
     let path = std::path::absolute(&case.path).map_err(Failure::unverified)?;
@@ -154,7 +161,8 @@ fn job_of_case(args: &Args, name: &str) -> Result<Job, Failure> {
     };
     let argv = [program, "run", path, "--trace", "{trace}", "--level", "{level}"].map(str::to_owned).to_vec();
     let root = std::path::absolute(workspace::root()).map_err(Failure::unverified)?;
-    let leave_out = [workspace::files(), root.join(".samebits"), root.join("target")].to_vec();
+    let leave_out = [vec![workspace::files(), root.join(".samebits"), root.join("target")], own_folder(args)?].concat();
+    let copies = copies(&args.copy, &Outputs::default(), &root)?;
     Ok(Job {
         samebits: samebits.clone(),
         argv,
@@ -163,6 +171,7 @@ fn job_of_case(args: &Args, name: &str) -> Result<Job, Failure> {
         project: root,
         leave_out,
         outputs: Outputs::default(),
+        copies,
         limit: Duration::from_secs(args.timeout.unwrap_or(3600)),
         level: args.level,
         seed: None,
@@ -180,8 +189,8 @@ fn job_of_command(args: &Args) -> Result<Job, Failure> {
         return Err(Failure::usage(format!("{program:?}: no such program; {advice}")));
     }
     let mask = Mask::from_environment();
-    if let Some(secret) = args.env.iter().chain(&args.output).find(|text| mask.hides(text)) {
-        let name = secret.split('=').next().filter(|n| n.len() < secret.len()).unwrap_or("--output");
+    if let Some(secret) = args.env.iter().chain(&args.output).chain(&args.copy).find(|text| mask.hides(text)) {
+        let name = secret.split('=').next().filter(|n| n.len() < secret.len()).unwrap_or("--output or --copy");
         return Err(Failure::usage(format!("{name}: it holds what looks like a secret, and would be written down")));
     }
     if let Some(absolute) = args.output.iter().find(|o| o.starts_with('/')) {
@@ -189,16 +198,18 @@ fn job_of_command(args: &Args) -> Result<Job, Failure> {
             "--output {absolute}: all runs would write the same file; {{dir}} in the command stands for a run's own directory, and --output is relative to it"
         )));
     }
-    let files = workspace::files();
-    let leave_out = [Some(files.clone()), args.dir.clone().map(|d| here.join(d)), Some(here.join(".samebits"))];
+    let leave_out = [vec![workspace::files(), here.join(".samebits")], own_folder(args)?].concat();
+    let outputs = Outputs::new(&args.output).map_err(|e| Failure::usage(format!("--{e}")))?;
+    let copies = copies(&args.copy, &outputs, &here)?;
     Ok(Job {
         samebits: std::env::current_exe().map_err(Failure::unverified)?,
         argv: args.command.clone(),
         env: Default::default(),
         knobs: Default::default(),
         project: here,
-        leave_out: leave_out.into_iter().flatten().collect(),
-        outputs: Outputs::new(&args.output).map_err(|e| Failure::usage(format!("--{e}")))?,
+        leave_out,
+        outputs,
+        copies,
         limit: Duration::from_secs(args.timeout.unwrap_or(3600)),
         level: args.level,
         seed: None,
@@ -206,12 +217,23 @@ fn job_of_command(args: &Args) -> Result<Job, Failure> {
     })
 }
 
+/// The folder that the audit writes, where it is named.
+fn own_folder(args: &Args) -> Result<Vec<PathBuf>, Failure> {
+    args.dir.iter().map(|dir| std::path::absolute(dir).map_err(Failure::unverified)).collect()
+}
+
+/// What each run gets a copy of, which must be there.
+fn copies(texts: &[String], outputs: &Outputs, project: &Path) -> Result<Copies, Failure> {
+    let copies = Copies::new(texts, outputs).map_err(|e| Failure::usage(format!("--{e}")))?;
+    copies.missing(project).map_or(Ok(copies), |e| Err(Failure::usage(format!("--{e}"))))
+}
+
 /// Digest of everything that decides what an audit does.
 fn digest(args: &Args, job: &Job) -> Digest {
     // Runs of two versions of a script are no runs of one program.
     let scripts = crate::verify::golden::named_files(&job.argv, &job.project);
     let options = serde_json::json!({
-        "command": job.argv, "folder": job.project, "n": args.n, "output": job.outputs.texts(), "vary": args.vary,
+        "command": job.argv, "folder": job.project, "n": args.n, "output": job.outputs.texts(), "copy": job.copies.texts(), "vary": args.vary,
         "env": args.env, "timeout": job.limit.as_secs(), "seed": args.seed, "level": args.level, "jobs": jobs(args) > 1,
         "set": job.env, "knobs": job.knobs, "run_seed": job.seed, "scope": job.scope, "scripts": scripts,
     });
@@ -343,6 +365,8 @@ impl Watch {
                 bar.inc_length(*n as u64);
                 bar.set_message((*stage).to_owned());
             }
+            (Event::MayFollow(most), Some(bar)) => bar.suspend(|| super::output::remark(&may_follow(*most))),
+            (Event::MayFollow(most), None) if self.lines => super::output::remark(&may_follow(*most)),
             (Event::Planned(n, stage), None) if self.lines => super::output::remark(&format!("{stage}: {n} runs")),
             (Event::Done(outcome), Some(bar)) => {
                 if let Some(line) = broken(outcome) {
@@ -360,6 +384,14 @@ impl Watch {
     fn end(&self) {
         self.bar.iter().for_each(ProgressBar::finish_and_clear);
     }
+}
+
+fn may_follow(most: usize) -> String {
+    let (causes, least) = (CANDIDATES, 2 * RUNS_MIN);
+    format!(
+        "if outcomes differ, up to {causes} suspected causes are put to the test: each takes {least} to {} runs as a rule, {most} in all at the very most",
+        2 * RUNS_MAX
+    )
 }
 
 fn broken(outcome: &Outcome) -> Option<String> {

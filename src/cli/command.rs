@@ -6,8 +6,10 @@ use super::run::Args;
 use super::table::aligned;
 use super::{Failure, workspace};
 use crate::compare::left::{self, Left};
+use crate::compare::unlooked;
 use crate::compare::verdict::{Verdict, exit};
 use crate::launch::job::{Ran, STDOUT, TRACES, trace_path};
+use crate::launch::project::{Watch, shared};
 use crate::say;
 use crate::scenario::case::Case;
 use crate::scenario::command::CommandEngine;
@@ -33,7 +35,11 @@ pub fn main(args: &Args, case: &Case, engine: &CommandEngine) -> Result<u8, Fail
         std::fs::remove_dir_all(&folder).map_err(|e| Failure::unverified(format!("{}: {e}", folder.display())))?;
     }
     std::fs::create_dir_all(&folder).map_err(|e| Failure::unverified(format!("{}: {e}", folder.display())))?;
+    let watch = Watch::new(&job.project, &job.leave_out);
+    let ticket = watch.before();
     let ran = job.run(&folder, &arm.setting).map_err(Failure::unverified)?;
+    let wrote = watch.after(ticket);
+    let shared = shared(std::iter::once((arm.name.clone(), wrote.as_slice())));
     let left = what_is_left(&job, &folder, &ran, left::wanted(&folder, &job.outputs)).map_err(|verdict| {
         let detail = match verdict {
             Verdict::Unverified { reason, detail } => format!("{}: {detail}", reason.word()),
@@ -41,12 +47,21 @@ pub fn main(args: &Args, case: &Case, engine: &CommandEngine) -> Result<u8, Fail
         };
         Failure::unverified(format!("{detail}\nits folder: {}", folder.display()))
     })?;
+    let unlooked: Vec<String> = unlooked::of(&job, &ran, &left).into_iter().chain(watch.unlooked()).collect();
     if let Some(target) = &args.trace {
         copy_trace(&folder, target)?;
     }
     match args.json {
-        true => say!("{}", json_of(case, &folder, &ran, &left)),
-        false => print(&folder, &ran, &left),
+        true => {
+            let mut value = json_of(case, &folder, &ran, &left);
+            (value["shared"], value["not_looked_at"]) = (json!(shared), json!(unlooked));
+            say!("{value}");
+        }
+        false => {
+            print(&folder, &ran, &left);
+            crate::report::shared::lines(&shared, "arm").iter().for_each(|line| say!("shared   {line}"));
+            unlooked.iter().for_each(|what| say!("not looked at: {what}"));
+        }
     }
     Ok(exit::SAME)
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::Failure;
 use crate::compare::evidence;
 use crate::compare::verdict::{Comparison, Verdict, exit};
+use crate::report::names::Names;
 use crate::scenario::case::Scope;
 use crate::{say, tell};
 
@@ -25,7 +26,13 @@ pub struct Args {
     /// Compare these tensors only; a name ending in * is a prefix
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub tensors: Vec<String>,
-    /// Print one JSON object
+    /// List every name that differs, one a line [default: grouped by their beginnings]
+    #[arg(long, conflicts_with = "top")]
+    pub all: bool,
+    /// List the first N names that differ, one a line
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: Option<u32>,
+    /// Print one JSON object, which always has all names
     #[arg(long)]
     pub json: bool,
 }
@@ -49,7 +56,12 @@ pub fn main(args: Args) -> Result<u8, Failure> {
         let value = serde_json::json!({ "schema": "samebits-diff/1", "comparison": result });
         say!("{value}");
     } else {
-        tell!("{}", crate::report::text::comparison(&result));
+        let names = match (args.all, args.top) {
+            (true, _) => Names::All,
+            (false, Some(n)) => Names::Top(n as usize),
+            (false, None) => Names::Grouped,
+        };
+        tell!("{}", crate::report::text::comparison_with(&result, names));
     }
     Ok(code(&result.verdict))
 }

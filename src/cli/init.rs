@@ -1,18 +1,21 @@
 //! `samebits init`: a first case for the repository at hand, a `.gitignore` entry and a workflow that gates it.
 //!
-//! Nothing that is there is changed, except that lines are added to `.gitignore`.
+//! Nothing that is there is changed, except that lines are added to `.gitignore`. All that will be written is checked
+//! before anything is: what lies there, whether the folders can be written, whether the case is one. Not checked: that
+//! the command runs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::Failure;
+use super::{Failure, workflow};
 use crate::compare::verdict::exit;
 use crate::launch::surroundings::find;
 use crate::say;
 use crate::scenario::case::Case;
+use crate::scenario::document::Document;
 use crate::scenario::outputs::Outputs;
 use crate::trace::privacy::Mask;
-use crate::trace::writer::write_atomically;
+use crate::trace::writer::{folder_of, write_atomically};
 
 /// Arguments of `samebits init`.
 #[derive(Debug, clap::Args)]
@@ -24,6 +27,9 @@ pub struct Args {
     /// Name of the case [default: that of the script]
     #[arg(long, value_name = "NAME", value_parser = plain_name)]
     pub name: Option<String>,
+    /// Write no workflow, and leave one that is there as it is
+    #[arg(long)]
+    pub no_workflow: bool,
     /// Say what would be written, and write nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -39,6 +45,8 @@ const PROGRAMS: [&str; 7] =
 const FOLDERS: [&str; 8] = ["out", "output", "outputs", "checkpoints", "ckpt", "results", "artifacts", "runs"];
 /// Ends of files that hold tensors.
 const ENDS: [&str; 5] = ["safetensors", "npz", "npy", "pt", "pth"];
+/// The workflow.
+const WORKFLOW: &str = ".github/workflows/samebits.yml";
 /// Lines that `.gitignore` should have.
 const IGNORED: [&str; 2] = [".samebits/", "*.snap.new"];
 
@@ -52,13 +60,16 @@ fn is_script(argument: &str) -> bool {
     [".py", ".sh", ".jl", ".R"].iter().any(|end| argument.ends_with(end)) && !argument.starts_with(['-', '{'])
 }
 
-/// A file to be written, and why it is not.
+/// A file to be written.
 struct Planned {
-    path: PathBuf,
+    /// relative to the repository
+    name: String,
     text: String,
-    exists: bool,
+    /// it is there already, and stays
+    there: bool,
+    /// what is told of it beside its name
+    note: String,
 }
-
 /// Runs it.
 pub fn main(args: Args) -> Result<u8, Failure> {
     let here = std::env::current_dir().map_err(Failure::unverified)?;
@@ -76,21 +87,15 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     if let Some(missing) = command[1..].iter().find(|a| is_script(a) && !here.join(a).exists()) {
         return Err(Failure::usage(format!("{missing}: no such file here; the command is run in this folder")));
     }
-    let case = here.join(format!("cases/first/{name}.toml"));
-    if case.exists() {
-        let advice = "edit it, or give another name with --name";
-        return Err(Failure::usage(format!("cases/first/{name}.toml is there already; {advice}")));
+    let plan = plan(&here, &args, &name, &case_text(&command, &outputs))?;
+    for file in plan.iter().filter(|f| !f.there) {
+        writable(&here.join(&file.name))
+            .map_err(|e| Failure::usage(format!("{}: {e}; nothing was written", file.name)))?;
     }
-    let plan = [
-        planned(&here, &format!("cases/first/{name}.toml"), case_text(&command, &outputs)),
-        planned(&here, ".github/workflows/samebits.yml", workflow(&here)),
-    ];
-    for file in &plan {
-        write(file, &here, args.dry_run)?;
-    }
-    ignore(&here, args.dry_run)?;
-    if !args.dry_run {
-        Case::load(&plan[0].path, &[]).map_err(Failure::usage)?;
+    if args.dry_run {
+        show(&plan)
+    } else {
+        write(&plan, &here)?
     }
     say!("\ncommand  {}", command.join(" "));
     say!(
@@ -106,21 +111,102 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     Ok(exit::SAME)
 }
 
-fn planned(here: &Path, name: &str, text: String) -> Planned {
-    let path = here.join(name);
-    Planned { exists: path.exists(), path, text }
+/// Everything that will be written, `.gitignore` last; what is there and in the way is an error.
+fn plan(here: &Path, args: &Args, name: &str, case: &str) -> Result<Vec<Planned>, Failure> {
+    let refuse = |e: String| Failure::usage(format!("{e}; nothing was written"));
+    let file = format!("cases/first/{name}.toml");
+    if fs::symlink_metadata(here.join(&file)).is_ok() {
+        let advice = "edit it, or give another name with --name";
+        return Err(refuse(format!("{file} is there already; {advice}")));
+    }
+    Case::parse(&Document { path: here.join(&file), text: case.to_owned() }, &[]).map_err(Failure::usage)?;
+    let mut plan = vec![Planned { name: file, text: case.to_owned(), there: false, note: String::new() }];
+    if !args.no_workflow {
+        let is_python = PROGRAMS.iter().any(|p| p.ends_with(".py") && here.join(p).is_file());
+        let text = workflow::text_for(here, is_python).map_err(refuse)?;
+        plan.push(planned_workflow(here, text).map_err(refuse)?);
+    }
+    plan.push(planned_ignore(here).map_err(refuse)?);
+    Ok(plan)
 }
 
-fn write(file: &Planned, here: &Path, dry: bool) -> Result<(), Failure> {
-    let name = file.path.strip_prefix(here).unwrap_or(&file.path).display();
-    match (file.exists, dry) {
-        (true, _) => say!("left     {name} (it is there already)"),
-        (false, true) => say!("would write {name}:\n{}", file.text),
-        (false, false) => {
-            write_atomically(&file.path, file.text.as_bytes())
-                .map_err(|e| Failure::unverified(format!("{name}: {e}")))?;
-            say!("wrote    {name}");
+fn planned_workflow(here: &Path, text: String) -> Result<Planned, String> {
+    let (there, note) = match existing(here, WORKFLOW)? {
+        Some(old) if old == text => (true, " (it is there already)".to_owned()),
+        Some(_) => {
+            let advice = "move it away, or leave it as it is with --no-workflow";
+            return Err(format!("{WORKFLOW} is there already with other contents; {advice}"));
         }
+        None => (false, String::new()),
+    };
+    Ok(Planned { name: WORKFLOW.to_owned(), text, there, note })
+}
+
+/// `.gitignore` with the lines that are missing in it.
+fn planned_ignore(here: &Path) -> Result<Planned, String> {
+    let name = ".gitignore";
+    let old = existing(here, name)?.unwrap_or_default();
+    let has = |line: &str| old.lines().any(|l| l.trim() == line || l.trim() == line.trim_end_matches('/'));
+    let missing: Vec<&str> = IGNORED.into_iter().filter(|line| !has(line)).collect();
+    if missing.is_empty() {
+        let note = " (it has the lines already)".to_owned();
+        return Ok(Planned { name: name.to_owned(), text: old, there: true, note });
+    }
+    if fs::symlink_metadata(here.join(name)).is_ok_and(|m| m.is_symlink()) {
+        return Err(format!("{name} is a symbolic link; add {} to the file that it leads to", missing.join(" and ")));
+    }
+    let end = if old.is_empty() || old.ends_with('\n') { "" } else { "\n" };
+    let text = format!("{old}{end}{}\n", missing.join("\n"));
+    Ok(Planned { name: name.to_owned(), text, there: false, note: format!(" ({})", missing.join(" ")) })
+}
+
+/// The text of a file; None when nothing is there.
+fn existing(here: &Path, name: &str) -> Result<Option<String>, String> {
+    let path = here.join(name);
+    let unreadable = |e: std::io::Error| match e.kind() {
+        std::io::ErrorKind::InvalidData => format!("{name}: not UTF-8; save it as UTF-8"),
+        _ => format!("{name}: cannot be read: {e}"),
+    };
+    match fs::metadata(&path) {
+        // A file where a folder is wanted is found by whoever looks whether the folder can be written.
+        Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => Ok(None),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && fs::symlink_metadata(&path).is_err() => Ok(None),
+        Err(e) => Err(unreadable(e)),
+        Ok(kind) if kind.is_file() => fs::read_to_string(&path).map(Some).map_err(unreadable),
+        Ok(kind) if kind.is_dir() => Err(format!("{name}: a folder; a file is expected: move it away")),
+        Ok(_) => Err(format!("{name}: neither a file nor a folder; a file is expected: move it away")),
+    }
+}
+
+/// Whether a file can be made at a path, whose folders may be missing.
+fn writable(path: &Path) -> Result<(), String> {
+    let there = path.ancestors().skip(1).find(|folder| fs::symlink_metadata(folder).is_ok());
+    let folder = there.unwrap_or_else(|| folder_of(path));
+    if !folder.is_dir() {
+        return Err(format!("{} is no folder; move it away", folder.display()));
+    }
+    tempfile::tempfile_in(folder).map(drop).map_err(|e| format!("{} cannot be written: {e}", folder.display()))
+}
+
+fn show(plan: &[Planned]) {
+    for file in plan {
+        match file.there {
+            true => say!("left     {}{}", file.name, file.note),
+            false => say!("would write {}{}:\n{}", file.name, file.note, file.text),
+        }
+    }
+}
+
+/// Writes all. What was made is removed when a later file cannot be written; `.gitignore`, the last, is replaced whole.
+fn write(plan: &[Planned], here: &Path) -> Result<(), Failure> {
+    for (i, file) in plan.iter().enumerate().filter(|(_, f)| !f.there) {
+        if let Err(e) = write_atomically(&here.join(&file.name), file.text.as_bytes()) {
+            plan[..i].iter().filter(|f| !f.there).for_each(|f| drop(fs::remove_file(here.join(&f.name))));
+            return Err(Failure::unverified(format!("{}: {e}; nothing was written", file.name)));
+        }
+    }
+    for file in plan {
+        say!("{}    {}{}", if file.there { "left " } else { "wrote" }, file.name, file.note);
     }
     Ok(())
 }
@@ -174,58 +260,4 @@ fn case_text(command: &[String], outputs: &[String]) -> String {
          vary = [\"hash-seed\", \"env-size\", \"folder-length\", \"threads\", \"cpus\", \"locale\", \"time-zone\"]   # must not matter; all: samebits audit --factors\n",
         list(command)
     )
-}
-
-fn workflow(here: &Path) -> String {
-    let requirements = here.join("requirements.txt").is_file();
-    let project = here.join("pyproject.toml").is_file() || here.join("setup.py").is_file();
-    let install = match (requirements, project) {
-        (true, _) => "      - run: pip install -r requirements.txt\n",
-        (false, true) => "      - run: pip install .\n",
-        (false, false) => "",
-    };
-    let python = match requirements || project || has_python(here) {
-        true => {
-            format!("      - uses: actions/setup-python@v5\n        with: {{ python-version: \"3.11\" }}\n{install}")
-        }
-        false => String::new(),
-    };
-    format!(
-        "# Fails when two runs of the same code differ, or differ from the accepted snapshot. Needs no GPU.\n\
-         name: samebits\non: [push, pull_request]\njobs:\n  same-bits:\n    runs-on: ubuntu-latest\n    steps:\n\
-         \x20     - uses: actions/checkout@v4\n{python}\
-         \x20     - run: cargo install --locked --git {}\n\
-         \x20     - run: samebits test --junit samebits.xml --pending pending | tee -a \"$GITHUB_STEP_SUMMARY\"\n\
-         \x20       shell: bash # with pipefail, so that a red verdict fails the job\n\
-         \x20     - uses: actions/upload-artifact@v4\n        if: failure()\n        with:\n          name: samebits\n\
-         \x20         path: |\n            samebits.xml\n            pending\n",
-        env!("CARGO_PKG_REPOSITORY")
-    )
-}
-
-fn has_python(here: &Path) -> bool {
-    PROGRAMS.iter().any(|p| p.ends_with(".py") && here.join(p).is_file())
-}
-
-/// Adds what is missing to `.gitignore`.
-fn ignore(here: &Path, dry: bool) -> Result<(), Failure> {
-    let path = here.join(".gitignore");
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(e) => return Err(Failure::unverified(format!(".gitignore: {e}"))),
-    };
-    let has = |line: &str| text.lines().any(|l| l.trim() == line || l.trim() == line.trim_end_matches('/'));
-    let missing: Vec<&str> = IGNORED.into_iter().filter(|line| !has(line)).collect();
-    match (missing.is_empty(), dry) {
-        (true, _) => say!("left     .gitignore (it has the lines already)"),
-        (false, true) => say!("would add to .gitignore: {}", missing.join(" ")),
-        (false, false) => {
-            let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            let more = format!("{text}{end}{}\n", missing.join("\n"));
-            write_atomically(&path, more.as_bytes()).map_err(|e| Failure::unverified(format!(".gitignore: {e}")))?;
-            say!("wrote    .gitignore ({})", missing.join(" "));
-        }
-    }
-    Ok(())
 }

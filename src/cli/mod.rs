@@ -8,6 +8,7 @@ pub mod demo;
 pub mod diff;
 pub mod doctor;
 pub mod init;
+pub mod interpreter;
 pub mod kernels;
 pub mod mutants;
 pub mod output;
@@ -17,6 +18,8 @@ pub mod table;
 pub mod test;
 pub mod validate;
 pub mod vectors;
+mod waiting;
+mod workflow;
 pub mod workspace;
 
 use std::process::ExitCode;
@@ -49,7 +52,7 @@ pub enum Command {
     Test(test::Args),
     /// Compare two runs: traces, exports, checkpoints, files of tensors or whole folders
     Diff(diff::Args),
-    /// Say whether traces are whole and valid, and what each lack costs
+    /// Say whether traces are whole and valid, what each lack costs and how to mend it
     Validate(validate::Args),
     /// Run any command many times and name what makes its results differ
     Audit(audit::Args),

@@ -4,9 +4,11 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::waiting::{self, Running};
 use super::{Failure, workspace};
 use crate::compare::verdict::{Verdict, exit};
 use crate::launch::process::INTERRUPTED;
@@ -195,22 +197,31 @@ fn verify_all(args: &Args, cases: &[Case]) -> Result<Vec<CaseReport>, Failure> {
         save: args.save.clone(),
         shuffle: args.shuffle_mutants,
     };
-    let printer = Printer::new(cases.len() as u64, !args.json);
+    let printer = Printer::new(cases.len(), !args.json);
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let (ended, told) = channel();
     std::thread::scope(|scope| {
+        let printer = &printer;
+        scope.spawn(move || printer.wait(&told));
         // One case more than there are slots, so that none stands idle while a case ends.
         for _ in 0..=cores {
-            scope.spawn(|| {
+            // The last of them to go ends the wait.
+            let ended = ended.clone();
+            let (next, options, done) = (&next, &options, &done);
+            scope.spawn(move || {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    printer.running.begin(&case.name);
                     let report = match (INTERRUPTED.load(Ordering::Relaxed), missing(case)) {
                         (true, _) => CaseReport::not_run(case, "interrupted"),
-                        _ => verify(case, &options),
+                        _ => verify(case, options),
                     };
                     printer.case(&report);
+                    let _ = ended.send(());
                     done.lock().unwrap_or_else(|e| e.into_inner()).push(report);
                 }
             });
         }
+        drop(ended);
     });
     let _ = std::fs::remove_dir(&work);
     let mut reports = done.into_inner().unwrap_or_else(|e| e.into_inner());
@@ -230,26 +241,42 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// A line a case as it ends, above a progress bar on a terminal.
+/// A line a case as it ends, above a progress bar on a terminal; elsewhere a line on standard error in long silence.
 struct Printer {
     bar: Option<ProgressBar>,
     lines: bool,
+    running: Running,
+    all: usize,
+    ended: AtomicUsize,
 }
 
 impl Printer {
-    fn new(cases: u64, lines: bool) -> Self {
+    fn new(cases: usize, lines: bool) -> Self {
         let style = ProgressStyle::with_template("[{bar:30}] {pos}/{len} cases, {elapsed} gone, {eta} left").ok();
         let bar = style.filter(|_| lines && std::io::stderr().is_terminal());
-        Printer { bar: bar.map(|style| ProgressBar::new(cases).with_style(style)), lines }
+        let bar = bar.map(|style| ProgressBar::new(cases as u64).with_style(style));
+        Printer { bar, lines, running: Running::default(), all: cases, ended: AtomicUsize::new(0) }
+    }
+
+    /// Until every case has ended.
+    fn wait(&self, ended: &Receiver<()>) {
+        waiting::watch(ended, waiting::QUIET, || {
+            if self.bar.is_none() {
+                let done = self.ended.load(Ordering::Relaxed);
+                super::output::remark(&waiting::words(done, self.all, &self.running.list()));
+            }
+        });
     }
 
     fn case(&self, report: &CaseReport) {
+        self.running.end(&report.case);
+        self.ended.fetch_add(1, Ordering::Relaxed);
         let text = || {
             let details = match report.verdict {
                 Verdict::Same | Verdict::NotRun { .. } => String::new(),
                 _ => text::details(report),
             };
-            format!("{}\n{details}", text::line(report))
+            format!("{}\n{}{details}", text::line(report), text::notes(report))
         };
         match &self.bar {
             Some(bar) => bar.suspend(|| tell!("{}", text())),

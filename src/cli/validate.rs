@@ -1,4 +1,4 @@
-//! `samebits validate TRACE...`: is each a whole, valid trace, and what does it lack?
+//! `samebits validate TRACE...`: is each a whole, valid trace, what does it lack, and how is that mended?
 
 use std::path::{Path, PathBuf};
 
@@ -91,5 +91,6 @@ fn tell_trace(trace: &Trace) {
     }
     for lack in lacks {
         say!("  lacks {} ({}): {}", lack.slug, lack.what, lack.costs);
+        say!("    mend: {}", lack.mend);
     }
 }

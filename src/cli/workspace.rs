@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::Failure;
+pub use crate::launch::folder::shown;
 use crate::scenario::case::{Case, find_cases};
 use crate::scenario::document::suggestion;
 
@@ -12,12 +13,6 @@ pub fn root() -> PathBuf {
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let found = here.ancestors().find(|p| p.join("cases").is_dir()).map(Path::to_owned);
     found.unwrap_or(here)
-}
-
-/// A path below the current folder, written relative to it.
-pub fn shown(path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(&here).unwrap_or(path).display().to_string()
 }
 
 /// Folder of traces, checkpoints and caches: `SAMEBITS_DIR`, by default `.samebits` in the project.

@@ -9,9 +9,9 @@ use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::evidence::{Evidence, FILE_LIMIT, Tensors, Unusable, unusable};
-use super::files::{different, read_limited, safetensors_file};
+use super::files::{different, read_limited, safetensors_bytes};
 use super::verdict::Reason;
-use crate::artifact::{self, Found, Tensor};
+use crate::artifact::{self, Found, Tensor, safe};
 use crate::trace::files;
 use crate::trace::reader;
 
@@ -56,15 +56,15 @@ pub fn read_file(path: &Path) -> Result<Evidence, Unusable> {
         return Ok(Evidence::Traces(vec![reader::read(path)?]));
     }
     let found = found(path)?;
-    let Found { tensors: list, remarks, unnamed } = found;
-    Ok(Evidence::Tensors(Tensors { list, remarks, unnamed, ..Tensors::default() }))
+    let Found { tensors: list, remarks, unlooked, unnamed } = found;
+    Ok(Evidence::Tensors(Tensors { list, remarks, unlooked, unnamed, ..Tensors::default() }))
 }
 
 fn found(path: &Path) -> Result<Found, Unusable> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     if name.ends_with(".safetensors") {
-        let found = Found { tensors: safetensors_file(path)?, ..Found::default() };
-        return artifact::settle(found).map_err(|e| different(path, e));
+        let found = safe::file(&safetensors_bytes(path)?).and_then(artifact::settle);
+        return found.map_err(|e| different(path, e));
     }
     artifact::parse(&name, read_limited(path)?).map_err(|e| different(path, e))
 }
@@ -86,6 +86,7 @@ pub fn artifacts(base: &Path, files: &[PathBuf]) -> Result<Tensors, Unusable> {
         if bytes > FILE_LIMIT {
             return Err(different(base, format!("its files hold more than {FILE_LIMIT} bytes; name fewer of them")));
         }
+        all.unlooked.extend(found.unlooked.into_iter().map(|what| format!("{prefix}: {what}")));
         all.remarks.extend(found.remarks.into_iter().map(|r| if found.unnamed { r } else { format!("{prefix}: {r}") }));
     }
     Ok(all)
@@ -114,7 +115,7 @@ fn one(path: &Path, name: &str) -> Result<Found, Unusable> {
         let (word, shape) = ("link".to_owned(), vec![target.len()]);
         let link = Tensor { name: name.to_owned(), dtype: None, word, shape, bytes: target };
         let remarks = vec![format!("{name}: a symbolic link, not followed; where it points is compared")];
-        return Ok(Found { tensors: vec![link], remarks, unnamed: true });
+        return Ok(Found { tensors: vec![link], remarks, unnamed: true, ..Found::default() });
     }
     if holds_trace(path) {
         return Err(different(path, "a trace among other files; compare traces on their own"));
@@ -124,8 +125,8 @@ fn one(path: &Path, name: &str) -> Result<Found, Unusable> {
 
 /// Every file below a folder, sorted by path.
 pub fn folder(path: &Path) -> Result<Tensors, Unusable> {
-    let (mut files, mut remarks) = (Vec::new(), Vec::new());
-    list(path, Path::new(""), 0, &mut files, &mut remarks)?;
+    let (mut files, mut unlooked) = (Vec::new(), Vec::new());
+    list(path, Path::new(""), 0, &mut files, &mut unlooked)?;
     if files.is_empty() {
         let detail = format!(
             "{}: no trace (*.jsonl, *.jsonl.zst), export (tensors.json), checkpoint or file here",
@@ -135,7 +136,7 @@ pub fn folder(path: &Path) -> Result<Tensors, Unusable> {
     }
     files.sort();
     let mut all = artifacts(path, &files)?;
-    all.remarks.extend(remarks);
+    all.unlooked.extend(unlooked);
     Ok(all)
 }
 
@@ -144,7 +145,7 @@ fn list(
     inside: &Path,
     depth: usize,
     files: &mut Vec<PathBuf>,
-    remarks: &mut Vec<String>,
+    unlooked: &mut Vec<String>,
 ) -> Result<(), Unusable> {
     let folder = base.join(inside);
     let no_evidence = |e: std::io::Error| unusable(Reason::NoEvidence, format!("{}: {e}", folder.display()));
@@ -154,11 +155,11 @@ fn list(
         if kind.is_dir() && depth >= DEPTH {
             return Err(different(&folder, format!("folders nested more than {DEPTH} deep")));
         } else if kind.is_dir() {
-            list(base, &name, depth + 1, files, remarks)?;
+            list(base, &name, depth + 1, files, unlooked)?;
         } else if kind.is_file() || kind.is_symlink() {
             files.push(name);
         } else {
-            remarks.push(format!("{}: a pipe, socket or device, left out", name.display()));
+            unlooked.push(format!("{}: a pipe, socket or device", name.display()));
         }
         if files.len() > FILES {
             return Err(different(base, format!("more than {FILES} files; name a smaller folder")));

@@ -35,6 +35,8 @@ pub struct Tensors {
     pub notes: Vec<String>,
     /// how files were read, which is told and decides nothing
     pub remarks: Vec<String>,
+    /// what of the files is compared with nothing
+    pub unlooked: Vec<String>,
     /// one tensor of one file, named by that file
     pub unnamed: bool,
 }
@@ -171,6 +173,8 @@ pub fn compare_tensors(a: &Tensors, b: &Tensors, scope: &Scope) -> Comparison {
         }
     }
     result.noted = [contradictions, remarks].concat();
+    let unlooked: std::collections::BTreeSet<&String> = a.unlooked.iter().chain(&b.unlooked).collect();
+    result.left_out.extend(unlooked.into_iter().cloned());
     result
 }
 

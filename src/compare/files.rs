@@ -113,8 +113,13 @@ pub fn checkpoint(path: &Path) -> Result<Tensors, Unusable> {
     Ok(Tensors { list, ..Tensors::default() })
 }
 
-/// Tensors of a safetensors file, whose header must fit the file before all of it is read.
-pub fn safetensors_file(path: &Path) -> Result<Vec<Tensor>, Unusable> {
+/// Tensors of a safetensors file.
+fn safetensors_file(path: &Path) -> Result<Vec<Tensor>, Unusable> {
+    safe::parse(&safetensors_bytes(path)?).map_err(|e| different(path, e))
+}
+
+/// A safetensors file, whose header must fit the file before all of it is read.
+pub fn safetensors_bytes(path: &Path) -> Result<Vec<u8>, Unusable> {
     let no_evidence = |e: std::io::Error| unusable(Reason::NoEvidence, format!("{}: {e}", path.display()));
     let mut file = files::open(path).map_err(no_evidence)?;
     let size = file.metadata().map_err(no_evidence)?.len();
@@ -125,5 +130,5 @@ pub fn safetensors_file(path: &Path) -> Result<Vec<Tensor>, Unusable> {
         let detail = format!("not a whole safetensors file: a header of {header} bytes in a file of {size}");
         return Err(different(path, detail));
     }
-    safe::parse(&read_limited(path)?).map_err(|e| different(path, e))
+    read_limited(path)
 }

@@ -199,9 +199,9 @@ impl Work {
                 let evidence = if kind == "step" || kind == LAST_STEP { "fp" } else { "sha256" };
                 let values = [a.to_owned(), b.to_owned()];
                 self.result.differing.push(name.clone());
-                let (elements, elements_of, operation) = (None, None, None);
+                let (elements, elements_of, lines, operation) = (None, None, None, None);
                 self.result.first =
-                    Some(Divergence { kind, place, name, evidence, values, elements, elements_of, operation });
+                    Some(Divergence { kind, place, name, evidence, values, elements, elements_of, lines, operation });
             }
         }
     }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::evidence::{self, Evidence, Tensors, Unusable, unusable};
-use super::tensors::Tensor;
+use super::tensors::{Tensor, content};
 use super::traces::wants_tensor;
 use super::verdict::{Comparison, Reason, Verdict};
 use crate::digest::sha::{Digest, Hasher, sha256};
@@ -74,7 +74,7 @@ pub fn read(run: &Path, work: &Path, outputs: &Outputs, stdout: &[u8], wanted: W
         }
         Wanted::Stdout => left.outputs.list.push(text(stdout)),
     }
-    let nothing = left.outputs.list.iter().all(|t| t.bytes.is_empty())
+    let nothing = left.outputs.list.iter().all(|t| content(t) == 0)
         && left.traces.iter().all(|t| t.bodies.is_empty() && t.close.sha256.is_empty());
     match (nothing, wanted) {
         (false, _) => Ok(left),
@@ -101,6 +101,20 @@ fn declared(work: &Path, outputs: &Outputs) -> Result<Tensors, Unusable> {
         check_entry(work, file, &files)?;
     }
     evidence::artifacts(work, &files)
+}
+
+/// The file that holds the outputs of these names, or the folder that holds all their files; the first file where that
+/// is the working directory itself, in which other things lie.
+pub fn place_of(work: &Path, outputs: &Outputs, names: &[String]) -> PathBuf {
+    let found = outputs.found(work).unwrap_or_default().into_iter().flat_map(|(_, files)| files);
+    let holds = |file: &PathBuf| {
+        let file = crate::artifact::printable(&file.to_string_lossy());
+        names.iter().any(|n| n.strip_prefix(&file).is_some_and(|rest| rest.is_empty() || rest.starts_with(':')))
+    };
+    let files: std::collections::BTreeSet<PathBuf> = found.filter(holds).collect();
+    let Some(first) = files.first() else { return PathBuf::new() };
+    let common = first.ancestors().find(|a| files.iter().all(|f| f.starts_with(a))).unwrap_or(first);
+    if common.as_os_str().is_empty() { first.clone() } else { common.to_owned() }
 }
 
 /// An output is a regular file, or a link to one that is an output itself: what lies elsewhere would not be compared.

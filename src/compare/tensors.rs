@@ -147,7 +147,7 @@ pub fn compare(a: &[Tensor], b: &[Tensor]) -> Comparison {
     for x in a {
         let Some(y) = of_b.get(x.name.as_str()) else { continue };
         result.compared.tensors += 1;
-        bytes += x.bytes.len();
+        bytes += content(x);
         if x.word == y.word && x.shape == y.shape && x.bytes == y.bytes {
             continue;
         }
@@ -165,6 +165,12 @@ pub fn compare(a: &[Tensor], b: &[Tensor]) -> Comparison {
     };
     result.left_out.extend(absent);
     result
+}
+
+/// Bytes that a tensor says something by: the texts of a header say nothing where all tensors are empty.
+pub fn content(tensor: &Tensor) -> usize {
+    let is_metadata = tensor.dtype.is_none() && tensor.word == "metadata";
+    if is_metadata { 0 } else { tensor.bytes.len() }
 }
 
 fn by_name(list: &[Tensor]) -> BTreeMap<&str, &Tensor> {
@@ -190,8 +196,15 @@ fn divergence(x: &Tensor, y: &Tensor) -> Divergence {
         values: [text(x), text(y)],
         elements: if same_kind { elements(x.dtype, &x.bytes, &y.bytes) } else { None },
         elements_of: None,
+        lines: is_file(x).zip(is_file(y)).and_then(|(x, y)| super::lines::differences(x, y)),
         operation: None,
     }
+}
+
+/// Bytes of a file of unknown form, of standard output or of a string: what may be text.
+fn is_file(t: &Tensor) -> Option<&[u8]> {
+    let plain = t.shape.len() == 1 && ["u8", "bytes", "str"].contains(&t.word.as_str());
+    plain.then_some(t.bytes.as_slice())
 }
 
 #[cfg(test)]

@@ -233,6 +233,7 @@ impl<'a> Work<'a> {
             values,
             elements: values_of(x, y, name, dtype),
             elements_of: None,
+            lines: None,
             operation: first_operation(&x.ops, &y.ops),
         });
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::lines::Lines;
 use crate::trace::record::Place;
 
 /// Why a case that ran has no verdict.
@@ -160,6 +161,9 @@ pub struct Divergence {
     /// the tensor that `elements` is about, when it is another one that differs at this place and has values
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elements_of: Option<String>,
+    /// the lines in which it differs, where it is text on both sides
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lines: Option<Lines>,
     /// first operation whose output differs, and what its inputs say, in words
     pub operation: Option<String>,
 }

@@ -1,33 +1,47 @@
 //! A fresh working directory for a run: the project's files as links, the declared outputs left out, so that what is
-//! found there afterwards was written by this run.
+//! found there afterwards was written by this run. What is to be copied is a copy, so that a run may change it.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use crate::scenario::copies::Copies;
 use crate::scenario::outputs::{Outputs, sorted};
 
 /// How deep folders that may hold outputs nest.
 const DEPTH_MAX: usize = 32;
-/// Most entries of a project that are linked.
+/// Most entries of a project that are linked or copied.
 const ENTRIES_MAX: usize = 100_000;
 
 /// Fills an empty folder with links to a project's entries. Old outputs and `leave_out` are not linked; a folder that
-/// may hold outputs becomes a folder of its own, so that writing there does not reach the project.
-pub fn fill(folder: &Path, project: &Path, outputs: &Outputs, leave_out: &[PathBuf]) -> io::Result<()> {
+/// may hold outputs or copies becomes a folder of its own, so that writing there does not reach the project. Gives the
+/// old outputs that the run does not see.
+pub fn fill(
+    folder: &Path,
+    project: &Path,
+    outputs: &Outputs,
+    copies: &Copies,
+    leave_out: &[PathBuf],
+) -> io::Result<Vec<PathBuf>> {
+    if let Some(missing) = copies.missing(project) {
+        return Err(io::Error::other(missing));
+    }
     let ids = leave_out.iter().filter_map(|path| fs::metadata(path).ok()).map(|m| id(&m)).collect();
-    let mut work = Fill { folder, project, outputs, leave_out: ids, entries: 0 };
-    work.inside(Path::new(""))
+    let mut work = Fill { folder, project, outputs, copies, leave_out: ids, entries: 0, hidden: Vec::new() };
+    work.inside(Path::new(""))?;
+    Ok(work.hidden)
 }
 
 struct Fill<'a> {
     folder: &'a Path,
     project: &'a Path,
     outputs: &'a Outputs,
+    copies: &'a Copies,
     /// device and inode, since several paths may lead to one thing
     leave_out: Vec<(u64, u64)>,
     entries: usize,
+    hidden: Vec<PathBuf>,
 }
 
 impl Fill<'_> {
@@ -47,21 +61,45 @@ impl Fill<'_> {
                 let what = format!("{}: folders or links nest deeper than {DEPTH_MAX}", from.display());
                 return Err(io::Error::other(what));
             }
+            let is_file = found.as_ref().is_some_and(fs::Metadata::is_file);
             if found.is_some_and(|m| self.leave_out.contains(&id(&m))) {
                 continue;
             }
             match (is_folder, self.outputs.is_output(&path)) {
-                (true, true) => fs::create_dir(&to)?,
-                (false, true) => {}
-                (true, false) if self.outputs.may_hold(&path) => {
+                (true, true) => {
+                    fs::create_dir(&to)?;
+                    self.hidden.push(path);
+                }
+                (false, true) => self.hidden.push(path),
+                (true, false) if self.is_own(&path) => {
                     fs::create_dir(&to)?;
                     self.inside(&path)?;
                 }
+                (false, false) if is_file && self.copies.is_copied(&path) => copy(&from, &to)?,
                 _ => symlink(&from, &to)?,
             }
         }
         Ok(())
     }
+
+    /// True for a folder that each run has one of its own of.
+    fn is_own(&self, path: &Path) -> bool {
+        self.outputs.may_hold(path) || self.copies.may_hold(path) || self.copies.is_copied(path)
+    }
+}
+
+/// A copy that is as old as the original: a program may look.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let named = |e: io::Error| io::Error::other(format!("{}: it cannot be copied: {e}", from.display()));
+    fs::copy(from, to).map_err(named)?;
+    let time = fs::metadata(from)?.modified()?;
+    fs::File::open(to)?.set_modified(time)
+}
+
+/// A path below the current folder, written relative to it.
+pub fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&here).unwrap_or(path).display().to_string()
 }
 
 fn id(of: &fs::Metadata) -> (u64, u64) {
@@ -88,7 +126,8 @@ mod tests {
         fs::create_dir_all(&run).unwrap();
         touch(&project, &["train.py", "out/a.npz", "out/notes.txt", "data/x.csv", "deep/er/old.npz", "files/mine"]);
         let outputs = Outputs::new(&["out/*.npz".into(), "deep/**/*.npz".into(), "logs".into()]).unwrap();
-        fill(&run, &project, &outputs, &[project.join("files")]).unwrap();
+        let hidden = fill(&run, &project, &outputs, &Copies::default(), &[project.join("files")]).unwrap();
+        assert_eq!(hidden, ["deep/er/old.npz", "out/a.npz"].map(PathBuf::from));
         assert!(run.join("train.py").is_symlink() && run.join("data").is_symlink() && run.join("out").is_dir());
         assert!(run.join("out/notes.txt").is_symlink() && !run.join("out/a.npz").exists());
         assert!(!run.join("deep/er/old.npz").exists() && !run.join("files").exists());
@@ -97,5 +136,27 @@ mod tests {
         touch(&run, &["out/b.npz", "deep/er/er/c.npz", "logs/one/two.txt", "logs/three.txt"]);
         assert_eq!(of(outputs.found(&run).unwrap()), [1, 1, 2]);
         assert!(!project.join("out/b.npz").exists());
+    }
+
+    /// Would fail if a copy were a link, reached the project, brought old outputs along, or were newer than the original.
+    #[test]
+    fn copies_are_the_runs_own() {
+        let place = tempfile::tempdir().unwrap();
+        let (project, run) = (place.path().join("p"), place.path().join("r"));
+        fs::create_dir_all(&run).unwrap();
+        touch(&project, &["data/set.csv", "data/cache/a", "data/cache/old.npz", "state"]);
+        let outputs = Outputs::new(&["**/*.npz".into()]).unwrap();
+        let copies = Copies::new(&["data/cache".into(), "state".into()], &outputs).unwrap();
+        fill(&run, &project, &outputs, &copies, &[]).unwrap();
+        assert!(run.join("data/set.csv").is_symlink() && !run.join("data/cache/old.npz").exists());
+        for name in ["state", "data/cache/a"] {
+            let time = |root: &Path| fs::metadata(root.join(name)).unwrap().modified().unwrap();
+            assert!(!run.join(name).is_symlink() && time(&run) == time(&project), "{name}");
+            fs::write(run.join(name), "changed").unwrap();
+            assert_eq!(fs::read_to_string(project.join(name)).unwrap(), name);
+        }
+        fs::remove_file(project.join("state")).unwrap();
+        let again = fill(&run, &project, &outputs, &copies, &[]).unwrap_err().to_string();
+        assert!(again.contains("state") && again.contains("expected"), "{again}");
     }
 }

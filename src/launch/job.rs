@@ -11,9 +11,10 @@ use super::command;
 use super::factors::{Setting, padded};
 use super::folder::fill;
 use super::load::Load;
-use super::process::Finished;
+use super::process::{End, Finished};
 use super::surroundings::Launch;
 use crate::scenario::case::Scope;
+use crate::scenario::copies::Copies;
 use crate::scenario::outputs::Outputs;
 use crate::trace::privacy::Mask;
 use crate::trace::record::Level;
@@ -42,6 +43,8 @@ pub struct Job {
     pub leave_out: Vec<PathBuf>,
     /// declared outputs
     pub outputs: Outputs,
+    /// what each run gets a copy of
+    pub copies: Copies,
     /// limit of one run
     pub limit: Duration,
     /// trace level asked for
@@ -61,6 +64,8 @@ pub struct Ran {
     pub finished: Finished,
     /// what it wrote to standard output, secrets masked
     pub stdout: Vec<u8>,
+    /// whether there was anything to mask in it
+    pub masked: bool,
 }
 
 /// The trace of rank 0 in a run's folder.
@@ -79,7 +84,7 @@ impl Job {
         let work = padded(folder, setting.folder_padding);
         fs::create_dir_all(&work)?;
         fs::create_dir_all(folder.join(TRACES))?;
-        fill(&work, &self.project, &self.outputs, &self.leave_out)?;
+        let hidden = fill(&work, &self.project, &self.outputs, &self.copies, &self.leave_out)?;
         let launch = self.launch(folder, &work, setting);
         let load = Load::start(setting.load);
         let result = command::run(&self.samebits, &launch, self.limit);
@@ -89,10 +94,13 @@ impl Job {
         let (mut finished, stdout) = result?;
         let mask = self.mask();
         finished.stderr = mask.apply(&finished.stderr);
+        if let End::Failed(_) = finished.end {
+            finished.stderr.extend(missed(&finished.stderr, &hidden, &self.outputs));
+        }
         // What is kept and what is compared are the same bytes.
-        let stdout = masked(&mask, &stdout);
-        fs::write(folder.join(STDOUT), &stdout)?;
-        Ok(Ran { work, finished, stdout })
+        let kept = masked(&mask, &stdout);
+        fs::write(folder.join(STDOUT), &kept)?;
+        Ok(Ran { work, finished, masked: kept != stdout, stdout: kept })
     }
 
     fn launch(&self, folder: &Path, work: &Path, setting: &Setting) -> Launch {
@@ -175,6 +183,36 @@ pub fn end_strays(folder: &Path) {
     }
 }
 
+/// Where a run that failed missed a file that was hidden from it as an old output: which, and the pattern that hid it.
+fn missed(stderr: &str, hidden: &[PathBuf], outputs: &Outputs) -> Option<String> {
+    let is_missing = stderr.to_ascii_lowercase().contains("no such file");
+    let says = |name: &str| is_missing && mentions(stderr, name);
+    let module = |path: &Path| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        ["'", "\""].iter().any(|q| stderr.contains(&format!("No module named {q}{stem}{q}")))
+    };
+    let is_it = |path: &&PathBuf| says(&path.to_string_lossy()) || says(&name_of(path)) || module(path);
+    let path = hidden.iter().find(is_it)?;
+    let pattern = outputs.pattern_of(path)?;
+    let advice = "name the outputs more narrowly, or keep this file elsewhere";
+    Some(format!(
+        "\nsamebits: {} was hidden from the run as an old output, by the pattern {pattern:?}; {advice}\n",
+        path.display()
+    ))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Whether a text names a file, and not one whose name is longer.
+fn mentions(text: &str, name: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    let goes_on = |rest: &str| rest.strip_prefix('.').unwrap_or(rest).starts_with(part);
+    text.match_indices(name)
+        .any(|(at, _)| !text[..at].ends_with(|c| part(c) || c == '.') && !goes_on(&text[at + name.len()..]))
+}
+
 fn masked(mask: &Mask, stdout: &[u8]) -> Vec<u8> {
     match std::str::from_utf8(stdout) {
         Ok(text) => mask.apply(text).into_bytes(),
@@ -192,5 +230,21 @@ mod tests {
         let knobs = [("a".to_owned(), "{dir}".to_owned())].into();
         let places = Placeholders { dir: "D", trace: "T", level: "step", seed: None, knobs };
         assert_eq!(places.fill("x{dir}/{trace} {knob.a} {knob.b} {seed} {{dir} {"), "xD/T {dir} {knob.b} {seed} {D {");
+    }
+
+    /// Would fail if an input hidden by a pattern were not named when a program misses it, or another file were blamed.
+    #[test]
+    fn a_hidden_input_is_named_when_it_is_missed() {
+        let outputs = Outputs::new(&["*.csv".into(), "*.py".into()]).unwrap();
+        let hidden = ["set.csv", "tools.py"].map(PathBuf::from);
+        let told = |stderr: &str| missed(stderr, &hidden, &outputs).unwrap_or_default();
+        let opened = told("FileNotFoundError: [Errno 2] No such file or directory: '/run/w/set.csv'");
+        assert!(opened.contains("set.csv was hidden") && opened.contains("\"*.csv\""), "{opened}");
+        assert!(told("ModuleNotFoundError: No module named 'tools'").contains("tools.py"));
+        for other in
+            ["no such file: reset.csv", "no such file: set.csv.gz", "set.csv: wrong header", "No module named 'tool'"]
+        {
+            assert_eq!(told(other), "", "{other}");
+        }
     }
 }

@@ -6,5 +6,6 @@ pub mod folder;
 pub mod job;
 pub mod load;
 pub mod process;
+pub mod project;
 pub mod slots;
 pub mod surroundings;

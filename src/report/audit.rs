@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::audit::confirm::Cause;
 use crate::audit::report::{ClassReport, Report};
 use crate::compare::verdict::Verdict;
 
@@ -23,6 +24,9 @@ pub fn text(report: &Report) -> String {
         let _ = writeln!(text, "  varied    {}", report.varied.join(", "));
     }
     report.not_varied.iter().for_each(|n| text.push_str(&format!("  as it is  {n}\n")));
+    if !report.copied.is_empty() {
+        let _ = writeln!(text, "  copied    {}: each run has its own", report.copied.join(", "));
+    }
     if report.classes.len() > 1 || !matches!(report.verdict, Verdict::Same) {
         report.classes.iter().for_each(|c| class(&mut text, c, report.runs));
     }
@@ -43,6 +47,10 @@ pub fn text(report: &Report) -> String {
         );
     }
     causes(&mut text, report);
+    super::shared::lines(&report.volatile.shared, "run")
+        .iter()
+        .for_each(|l| text.push_str(&format!("  shared    {l}\n")));
+    report.not_looked_at.iter().for_each(|what| text.push_str(&format!("  not looked at: {what}\n")));
     let _ = writeln!(text, "  files     {}", report.volatile.folder);
     let _ = writeln!(text, "  next      {}", report.next);
     text
@@ -87,14 +95,14 @@ fn class(text: &mut String, class: &ClassReport, runs: usize) {
 }
 
 fn causes(text: &mut String, report: &Report) {
-    for cause in &report.causes {
+    for cause in report.causes.iter().filter(|c| c.same_as.is_none()) {
         let word = match (cause.alone, cause.without) {
             (true, true) => "cause",
             (true, false) => "part",
             _ => "not it",
         };
         let how = if cause.is_confirmed() { " (confirmed both ways)" } else { "" };
-        let _ = writeln!(text, "  {word:<9} {}{how}", cause.words);
+        let _ = writeln!(text, "  {word:<9} {}{how}", together(cause, report));
     }
     for factor in &report.suspected {
         let _ = writeln!(
@@ -106,7 +114,11 @@ fn causes(text: &mut String, report: &Report) {
     if !report.possible.is_empty() {
         let names = report.possible.join(", ");
         let _ = writeln!(text, "  possible  {names}: the outcomes fit, but after so few runs that may be chance");
-    } else if unexplained && report.suspected.is_empty() && !report.varied.is_empty() {
+    }
+    if let (true, Some(first)) = (unexplained, report.volatile.shared.first()) {
+        let path = crate::artifact::printable(&first.path);
+        let _ = writeln!(text, "  cause     not confirmed; the first suspect is {path}, which runs share (below)");
+    } else if unexplained && report.possible.is_empty() && report.suspected.is_empty() && !report.varied.is_empty() {
         let distinct = report.classes.iter().all(|c| c.runs == 1);
         let few = report.runs < 8;
         if distinct || few {
@@ -121,6 +133,20 @@ fn causes(text: &mut String, report: &Report) {
             text,
             "  cause     none of the factors varied explains it: it comes from inside the program, or from what no factor varies: a generator without a seed, the clock, a race, files it shares with other runs, its folder's path"
         );
+    }
+}
+
+/// Of causes that alone give one and the same other outcome: one line for all of them.
+fn together(cause: &Cause, report: &Report) -> String {
+    let same = report.causes.iter().filter(|c| c.same_as.as_deref() == Some(cause.name()));
+    let others: Vec<String> = same.map(Cause::label).collect();
+    match others.as_slice() {
+        [] => cause.words.clone(),
+        others => format!(
+            "{}; {} alone gives the same other outcome: what they do is one thing",
+            cause.words,
+            others.join(" or ")
+        ),
     }
 }
 

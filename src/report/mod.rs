@@ -2,5 +2,7 @@
 
 pub mod audit;
 pub mod junit;
+pub mod names;
+pub mod shared;
 pub mod summary;
 pub mod text;

@@ -2,11 +2,18 @@
 
 use std::fmt::Write as _;
 
+use super::names::{Names, grouped};
+use crate::compare::lines::Lines;
 use crate::compare::verdict::{Comparison, Divergence, Elements, Verdict};
 use crate::verify::report::CaseReport;
 
 /// A comparison, as `samebits diff` prints it.
 pub fn comparison(c: &Comparison) -> String {
+    comparison_with(c, Names::Grouped)
+}
+
+/// The same with so many of the names that differ.
+pub fn comparison_with(c: &Comparison, names: Names) -> String {
     let mut text = String::new();
     match &c.verdict {
         Verdict::Same => {
@@ -24,22 +31,39 @@ pub fn comparison(c: &Comparison) -> String {
     }
     if let Some(first) = &c.first {
         divergence(&mut text, first);
-        if c.differing.len() > 1 {
-            let names: Vec<&str> = c.differing.iter().take(8).map(String::as_str).collect();
-            let more = if c.differing.len() > 8 { ", ..." } else { "" };
-            let _ = writeln!(text, "  differing there: {} ({}{more})", c.differing.len(), names.join(", "));
-        }
+        differing(&mut text, &c.differing, names);
         let _ = writeln!(text, "  compared: {}", c.compared.words());
     }
-    c.noted.iter().take(6).for_each(|n| text.push_str(&format!("  noted: {n}\n")));
-    c.left_out.iter().take(5).for_each(|n| text.push_str(&format!("  left out: {n}\n")));
-    if c.left_out.len() > 5 {
-        let _ = writeln!(text, "  left out: {} more", c.left_out.len() - 5);
+    for (word, list, short) in [("noted", &c.noted, 6), ("left out", &c.left_out, 5)] {
+        let told = names.of(list.len(), short);
+        list[..told].iter().for_each(|n| text.push_str(&format!("  {word}: {n}\n")));
+        if list.len() > told {
+            let _ = writeln!(text, "  {word}: {} more (samebits diff --all)", list.len() - told);
+        }
     }
     if let Some(next) = &c.next {
         let _ = writeln!(text, "  next: {next}");
     }
     text
+}
+
+/// The names that differ beside the first.
+fn differing(text: &mut String, list: &[String], names: Names) {
+    if list.len() < 2 {
+        return;
+    }
+    let told = match names {
+        Names::Grouped => {
+            let _ = writeln!(text, "  differing there: {} ({})", list.len(), grouped(list));
+            return;
+        }
+        _ => names.of(list.len(), 0),
+    };
+    let _ = writeln!(text, "  differing there: {}", list.len());
+    list[..told].iter().for_each(|name| text.push_str(&format!("    {name}\n")));
+    if list.len() > told {
+        let _ = writeln!(text, "    {} more (--all)", list.len() - told);
+    }
 }
 
 fn divergence(text: &mut String, d: &Divergence) {
@@ -53,6 +77,17 @@ fn divergence(text: &mut String, d: &Divergence) {
     if let Some(e) = &d.elements {
         elements(text, d.elements_of.as_deref(), e);
     }
+    if let Some(l) = &d.lines {
+        lines(text, l);
+    }
+}
+
+fn lines(text: &mut String, l: &Lines) {
+    let side = |line: &Option<String>| line.as_ref().map_or_else(|| "nothing more".to_owned(), |l| format!("\"{l}\""));
+    let [a, b] = l.values.each_ref().map(side);
+    let total =
+        if l.total[0] == l.total[1] { l.total[0].to_string() } else { format!("{} | {}", l.total[0], l.total[1]) };
+    let _ = writeln!(text, "  lines: {} of {total} differ, the first is line {}: {a} | {b}", l.differing, l.first);
 }
 
 fn elements(text: &mut String, of: Option<&str>, e: &Elements) {
@@ -94,6 +129,17 @@ fn detectors(report: &CaseReport) -> String {
     names.sort_unstable();
     names.dedup();
     if names.is_empty() { "no detector".to_owned() } else { names.join(", ") }
+}
+
+/// What a case says below its line whatever its verdict: what its runs share, and what was not looked at.
+pub fn notes(report: &CaseReport) -> String {
+    let mut lines = super::shared::lines(&report.shared, "arm");
+    if let (Some(first), Verdict::Different) = (report.shared.first(), &report.verdict) {
+        let copy = format!("copy = [{:?}] in [engine] gives each run its own", first.path);
+        lines.push(format!("{} is the first suspect: {copy}", first.path));
+    }
+    let shared = lines.iter().map(|l| format!("  shared: {l}\n"));
+    shared.chain(report.not_looked_at.iter().map(|what| format!("  not looked at: {what}\n"))).collect()
 }
 
 /// What a red case says below its line.

@@ -276,7 +276,7 @@ impl Case {
         if table.get("engine").and_then(|e| e.get("command")).is_some() {
             return command::load(document, table, assignments);
         }
-        load_clean(document, assignments)
+        load_clean(document, assignments).map_err(|e| of_a_command(e, &table))
     }
 
     /// The engine of this program, if the case runs it.
@@ -333,6 +333,17 @@ fn from_twin(document: &Document, file: TwinFile, assignments: &[String]) -> Res
     }
     let (name, path) = (case_name(&document.path), document.path.clone());
     Ok(Case { name, path, about: file.about, golden: false, mutant: Some(file.mutant), ..clean })
+}
+
+/// The refusal of a key, where the case may be meant for a command: `[engine]` names neither a size nor a command.
+fn of_a_command(e: CaseError, table: &toml::Table) -> CaseError {
+    let engine = table.get("engine").and_then(toml::Value::as_table);
+    let bare = engine.is_some_and(|engine| !engine.contains_key("size"));
+    if !bare || !e.detail.starts_with("unknown key") {
+        return e;
+    }
+    let hint = "; for a program of your own, [engine] has the key command";
+    CaseError { detail: format!("{}{hint}", e.detail), ..e }
 }
 
 fn load_clean(document: &Document, assignments: &[String]) -> Result<Case, CaseError> {

@@ -1,12 +1,13 @@
 //! A case whose engine is any command: `[engine] command = [...]`, its outputs, knobs and arms.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Engine, Expect, Guarantee, Need, Scope, case_name};
 use super::check;
+use super::copies::Copies;
 use super::document::{self, CaseError, Document, suggestion};
 use super::factor::NAMES;
 use super::outputs::Outputs;
@@ -39,6 +40,9 @@ pub struct CommandSettings {
     /// what it writes, relative to its working directory; without any: its trace, else its standard output
     #[serde(default)]
     pub outputs: Vec<String>,
+    /// files and folders of the project that each run gets a copy of, where the others are links
+    #[serde(default)]
+    pub copy: Vec<String>,
     /// variables set for it, with the same placeholders
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -138,10 +142,12 @@ fn from_file(document: &Document, file: File) -> Result<Case, CaseError> {
     if let Some(expect) = &file.expect {
         check::expect(document, expect)?;
     }
+    check_folder(document, &file.engine.folder)?;
     let folder = root(document).join(&file.engine.folder);
     if !folder.is_dir() {
         return Err(document.refuse("engine.folder", format!("{}: not a folder", folder.display())));
     }
+    check_copies(document, &file.engine, &folder)?;
     let engine = CommandEngine { run: file.engine, knobs: file.knobs, arms: file.arms, folder };
     Ok(Case {
         name: case_name(&document.path),
@@ -190,6 +196,23 @@ fn check_command(document: &Document, file: &File) -> Result<(), CaseError> {
         }
     }
     Ok(())
+}
+
+/// The folder is one of the project: a path that leads out of it is another one on another machine.
+fn check_folder(document: &Document, folder: &Path) -> Result<(), CaseError> {
+    let inside = folder.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
+    if inside && !folder.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let expected = "a folder of the project, relative to the one that holds cases/ and without `..`, is expected";
+    Err(document.refuse("engine.folder", format!("folder {:?}: {expected}", folder.display().to_string())))
+}
+
+fn check_copies(document: &Document, engine: &CommandSettings, folder: &Path) -> Result<(), CaseError> {
+    let refuse = |e: String| document.refuse("engine.copy", e);
+    let outputs = Outputs::new(&engine.outputs).map_err(refuse)?;
+    let copies = Copies::new(&engine.copy, &outputs).map_err(refuse)?;
+    copies.missing(folder).map_or(Ok(()), |e| Err(refuse(e)))
 }
 
 fn check_knobs(document: &Document, file: &File) -> Result<(), CaseError> {

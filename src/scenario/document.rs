@@ -42,6 +42,8 @@ pub const CASE_LIMIT: u64 = 1 << 20;
 const DEPTH_LIMIT: usize = 16;
 /// Longest name for which nearest ones are looked for, in bytes: that costs time and memory in proportion to it.
 const NAME_LIMIT: usize = 64;
+/// Most names that a refusal lists.
+const NAMES_LIMIT: usize = 24;
 
 impl Document {
     /// Reads a case file.
@@ -101,19 +103,23 @@ pub fn with_suggestion(message: &str) -> String {
     match quoted.split_first() {
         Some((found, known)) if message.starts_with("unknown field") || message.starts_with("unknown variant") => {
             let what = if message.starts_with("unknown field") { "key" } else { "value" };
-            format!("unknown {what} {found:?}{}", suggestion(found, known))
+            let more = if found.chars().count() > NAME_LIMIT { "..." } else { "" };
+            let shown: String = found.chars().take(NAME_LIMIT).collect();
+            format!("unknown {what} {shown:?}{more}{}", suggestion(found, known))
         }
         _ => message.to_owned(),
     }
 }
 
-/// `; did you mean "gamma"? One of: ...`
+/// `; did you mean "gamma"? One of: ...`, at most so many names.
 pub fn suggestion(found: &str, known: &[&str]) -> String {
     let near = known
         .iter()
         .filter(|k| found.len() <= NAME_LIMIT && (strsim::damerau_levenshtein(found, k) <= 2 || k.starts_with(found)));
     let near: Vec<String> = near.take(3).map(|k| format!("{k:?}")).collect();
-    let all = known.join(", ");
+    let told = if known.len() > NAMES_LIMIT { NAMES_LIMIT } else { known.len() };
+    let more = if told < known.len() { format!(", and {} more", known.len() - told) } else { String::new() };
+    let all = format!("{}{more}", known[..told].join(", "));
     match near.len() {
         0 => format!("; one of: {all}"),
         _ => format!("; did you mean {}? One of: {all}", near.join(" or ")),
@@ -166,5 +172,19 @@ mod tests {
         assert_eq!(doc.line_of("folds.validation"), Some(4));
         let text = suggestion("gama", &["gamma", "lr"]);
         assert_eq!(text, "; did you mean \"gamma\"? One of: gamma, lr");
+        assert_eq!(suggestion("zebra", &["gamma", "lr"]), "; one of: gamma, lr");
+    }
+
+    /// Would fail if a refusal grew with the name that is refused, or with the number of names there are.
+    #[test]
+    fn refusals_are_bounded() {
+        let many: Vec<String> = (0..40).map(|i| format!("key{i}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let text = suggestion("zebra", &many);
+        assert!(text.starts_with("; one of: key0, ") && text.ends_with("key23, and 16 more"), "{text}");
+        assert!(suggestion("key39x", &many).starts_with("; did you mean"), "a near name beyond the list");
+        let long = "z".repeat(1 << 20);
+        let text = with_suggestion(&format!("unknown field `{long}`, expected `lr`"));
+        assert_eq!(text, format!("unknown key \"{}\"...; one of: lr", "z".repeat(NAME_LIMIT)));
     }
 }

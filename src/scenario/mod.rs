@@ -3,6 +3,7 @@
 pub mod case;
 pub mod check;
 pub mod command;
+pub mod copies;
 pub mod document;
 pub mod factor;
 pub mod mutant;

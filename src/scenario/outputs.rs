@@ -43,12 +43,27 @@ impl Outputs {
 
     /// True for a path that is itself an output.
     pub fn is_output(&self, path: &Path) -> bool {
-        self.patterns.iter().any(|(_, parts)| fits(parts, &names(path)))
+        self.pattern_of(path).is_some()
+    }
+
+    /// The pattern that makes a path an output.
+    pub fn pattern_of(&self, path: &Path) -> Option<&str> {
+        self.patterns.iter().find(|(_, parts)| fits(parts, &names(path))).map(|(text, _)| text.as_str())
     }
 
     /// True for a folder below which an output may lie.
     pub fn may_hold(&self, path: &Path) -> bool {
         self.patterns.iter().any(|(_, parts)| may_start(parts, &names(path)))
+    }
+
+    /// Regular files in a run's folder that are no outputs: what it wrote beside them, and copies.
+    pub fn others(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut all = Vec::new();
+        files(folder, Path::new(""), &mut all)?;
+        all.retain(|p| {
+            !p.ancestors().any(|a| !a.as_os_str().is_empty() && self.is_output(a)) && is_regular(&folder.join(p))
+        });
+        Ok(all)
     }
 
     /// What a run wrote, by pattern: files, and links and other things that are no folder, for the reader to judge. A
@@ -101,6 +116,10 @@ fn files(root: &Path, inside: &Path, found: &mut Vec<PathBuf>) -> io::Result<()>
         }
     }
     Ok(())
+}
+
+fn is_regular(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|m| m.is_file())
 }
 
 /// Entries of a folder by name.

@@ -8,13 +8,16 @@ use super::case::unmoved_generators;
 use super::golden::Golden;
 use super::report::{ArmReport, Base, CaseReport, Options, conclude, judge_golden, seed_ignored};
 use crate::compare::left::{self, Left, Wanted};
+use crate::compare::unlooked;
 use crate::compare::verdict::{Comparison, Reason, Verdict};
 use crate::launch::factors::{self, Factor, Setting, State, padded};
 use crate::launch::job::{Job, Ran, STDOUT, TRACES};
 use crate::launch::process::End;
+use crate::launch::project::{Change, Watch, shared};
 use crate::launch::slots::{Slots, cores};
 use crate::scenario::case::{Case, Scope};
 use crate::scenario::command::CommandEngine;
+use crate::scenario::copies::Copies;
 use crate::scenario::outputs::Outputs;
 
 /// One run of a plan, and whether it must be the same as the base.
@@ -35,6 +38,7 @@ pub fn job(case: &Case, engine: &CommandEngine, samebits: &Path, files: &Path) -
     let first = |knob: &crate::scenario::command::Knob| knob.values.first().cloned().unwrap_or_default();
     let folder = fs::canonicalize(&engine.folder).unwrap_or_else(|_| engine.folder.clone());
     let files = fs::canonicalize(files).unwrap_or_else(|_| files.to_owned());
+    let outputs = Outputs::new(&engine.run.outputs).unwrap_or_default();
     Job {
         samebits: samebits.to_owned(),
         argv: engine.run.command.clone(),
@@ -42,8 +46,9 @@ pub fn job(case: &Case, engine: &CommandEngine, samebits: &Path, files: &Path) -
         knobs: engine.knobs.iter().map(|(name, knob)| (name.clone(), first(knob))).collect(),
         leave_out: vec![files, folder.join(".samebits")],
         project: folder,
-        // Checked when the case was read.
-        outputs: Outputs::new(&engine.run.outputs).unwrap_or_default(),
+        // Both were checked when the case was read.
+        copies: Copies::new(&engine.run.copy, &outputs).unwrap_or_default(),
+        outputs,
         limit: Duration::from_secs(case.timeout_s),
         level: case.level,
         seed: engine.run.seed,
@@ -115,6 +120,16 @@ fn provable(engine: &CommandEngine, options: &Options<'_>) -> Result<Vec<Command
 struct Run {
     left: Result<Left, Verdict>,
     seconds: f64,
+    /// what changed in the project while it went on
+    wrote: Vec<Change>,
+    /// what of it nothing is compared with
+    unlooked: Vec<String>,
+}
+
+impl Run {
+    fn without(verdict: Verdict) -> Self {
+        Run { left: Err(verdict), seconds: 0.0, wrote: Vec::new(), unlooked: Vec::new() }
+    }
 }
 
 struct Work<'a> {
@@ -123,22 +138,28 @@ struct Work<'a> {
     slots: &'a Slots,
     folder: PathBuf,
     wanted: Option<Wanted>,
+    watch: Watch,
 }
 
 impl Work<'_> {
     fn run(&self, name: &str, setting: &Setting) -> Run {
         let _taken = self.slots.take(if setting.alone { usize::MAX } else { 1 });
         let folder = self.folder.join(folder_name(name));
-        let failed = |e: String| Run { left: Err(Verdict::unverified(Reason::EngineFailed, e)), seconds: 0.0 };
+        let failed = |e: String| Run::without(Verdict::unverified(Reason::EngineFailed, e));
         if let Err(e) = fs::create_dir_all(&folder) {
             return failed(format!("{}: {e}", folder.display()));
         }
-        match self.job.run(&folder, setting) {
+        let ticket = self.watch.before();
+        let ran = self.job.run(&folder, setting);
+        let wrote = self.watch.after(ticket);
+        match ran {
             Err(e) => failed(format!("{}: {e}", folder.display())),
             Ok(ran) => {
                 let wanted = self.wanted.unwrap_or_else(|| left::wanted(&folder, &self.job.outputs));
                 let seconds = ran.finished.elapsed.as_secs_f64();
-                Run { left: what_is_left(&self.job, &folder, &ran, wanted), seconds }
+                let left = what_is_left(&self.job, &folder, &ran, wanted);
+                let unlooked = left.as_ref().map(|l| unlooked::of(&self.job, &ran, l)).unwrap_or_default();
+                Run { left, seconds, wrote, unlooked }
             }
         }
     }
@@ -149,17 +170,12 @@ impl Work<'_> {
                 let arm = arm.clone();
                 scope.spawn(move || match &arm.not_applied {
                     None => self.run(&arm.name, &arm.setting),
-                    Some(reason) => {
-                        let detail = format!("not applied: {reason}");
-                        Run { left: Err(Verdict::NotRun { detail }), seconds: 0.0 }
-                    }
+                    Some(reason) => Run::without(Verdict::NotRun { detail: format!("not applied: {reason}") }),
                 })
             };
             let started: Vec<_> = arms.iter().map(start).collect();
-            let panicked = || {
-                let verdict = Verdict::unverified(Reason::EngineFailed, "the thread that ran it panicked");
-                Run { left: Err(verdict), seconds: 0.0 }
-            };
+            let panicked =
+                || Run::without(Verdict::unverified(Reason::EngineFailed, "the thread that ran it panicked"));
             started.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
         })
     }
@@ -183,7 +199,8 @@ pub fn verify(case: &Case, engine: &CommandEngine, options: &Options<'_>) -> Cas
     let folder = options.work.join(case.name.replace('/', "--"));
     let files = options.work.parent().and_then(Path::parent).unwrap_or(&options.work);
     let job = job(case, engine, &options.program, files);
-    let mut work = Work { case, job, slots: options.slots, folder: folder.clone(), wanted: None };
+    let watch = Watch::new(&job.project, &[job.leave_out.clone(), written(case, options)].concat());
+    let mut work = Work { case, job, slots: options.slots, folder: folder.clone(), wanted: None, watch };
     let mut report = CaseReport::new(case, Verdict::Same);
     let arms = match provable(engine, options) {
         Ok(arms) => arms,
@@ -193,13 +210,24 @@ pub fn verify(case: &Case, engine: &CommandEngine, options: &Options<'_>) -> Cas
     work.wanted = Some(left::wanted(&folder.join("base"), &work.job.outputs));
     let others = if base.left.is_ok() { work.run_all(&arms[1..]) } else { Vec::new() };
     let of_base = base.left.as_ref().ok();
-    let runs = std::iter::once(&base).chain(&others);
-    report.arms = arms.iter().zip(runs).map(|(arm, run)| judge(case, arm, of_base, run)).collect();
+    let runs = || arms.iter().zip(std::iter::once(&base).chain(&others));
+    report.shared = shared(runs().map(|(arm, run)| (arm.name.clone(), run.wrote.as_slice())));
+    report.not_looked_at = base.unlooked.iter().cloned().chain(work.watch.unlooked()).collect();
+    report.arms = runs().map(|(arm, run)| judge(case, arm, of_base, run)).collect();
     if let Ok(left) = &base.left {
         judge_golden(case, options, &LeftBase { work: &work, left }, &mut report);
     }
     conclude(case, options, &folder, &mut report);
     report
+}
+
+/// What `samebits test` itself writes in a project, for this case or another one beside it.
+fn written(case: &Case, options: &Options<'_>) -> Vec<PathBuf> {
+    let given = [&options.pending, &options.save, &options.against].into_iter().flatten();
+    let mut all: Vec<PathBuf> = given.filter_map(|path| std::path::absolute(path).ok()).collect();
+    let snapshots = super::golden::path(case).ancestors().nth(2).map(Path::to_owned);
+    all.extend(snapshots.and_then(|path| std::path::absolute(path).ok()));
+    all
 }
 
 fn judge(case: &Case, arm: &CommandArm, base: Option<&Left>, run: &Run) -> ArmReport {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::golden::{self, Golden};
 use crate::compare::verdict::{Comparison, Reason, Verdict};
 use crate::detect::evidence::Finding;
+use crate::launch::project::Shared;
 use crate::launch::slots::Slots;
 use crate::scenario::case::{Case, Expect};
 
@@ -71,6 +72,12 @@ pub struct CaseReport {
     pub accept: Option<String>,
     /// where the traces are that were kept
     pub traces: Option<PathBuf>,
+    /// files of the project that changed while arms ran, and those arms; arms that overlap are told together
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<Shared>,
+    /// what was not looked at, and so may differ
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_looked_at: Vec<String>,
     /// seconds it took
     pub seconds: f64,
 }
@@ -89,6 +96,8 @@ impl CaseReport {
             pending: None,
             accept: None,
             traces: None,
+            shared: Vec::new(),
+            not_looked_at: Vec::new(),
             seconds: 0.0,
         }
     }
