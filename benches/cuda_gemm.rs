@@ -101,10 +101,16 @@ fn run(wanted: &str) -> Result<(), CudaError> {
     let values = (0..1 << 20).map(|i| initial_weight([1, 2], i, 1.0)).collect();
     let bench = Bench { counters: Counters::new(&device, Words::start())?, device: device.clone(), values };
     let tiles: Vec<Tile> = TILES.iter().chain(&OTHERS).copied().collect();
-    let each: Vec<Kernels> = tiles.iter().map(|t| Kernels::with(&device, &compiler, &[*t])).collect::<Result<_, _>>()?;
+    let each: Vec<Kernels> =
+        tiles.iter().map(|t| Kernels::with(&device, &compiler, &[*t])).collect::<Result<_, _>>()?;
     let picked = Kernels::with(&device, &compiler, &TILES)?;
     println!("{}, {} multiprocessors; TFLOP/s (microseconds)", device.name.model, device.multiprocessors());
-    println!("{:<16} {:>14} {}", "product", "picked", tiles.iter().map(|t| format!(" {:>17}", label(t))).collect::<String>());
+    println!(
+        "{:<16} {:>14} {}",
+        "product",
+        "picked",
+        tiles.iter().map(|t| format!(" {:>17}", label(t))).collect::<String>()
+    );
     for (name, shape) in [shapes("S", 256, 256), shapes("M", 1024, 4096), shapes("L", 4096, 16384)].concat() {
         let (m, n, k) = shape.1;
         let flop = 2.0 * m as f64 * n as f64 * k as f64;

@@ -1,16 +1,35 @@
 // Rule 11: the smallest (tensor, element) that is not finite, and the word that stops the run.
 //
 // Guarantee: cpu_to_gpu: a minimum does not depend on the order of its candidates. Reference: `first_not_finite` of
-// src/engine/cpu/mod.rs. Tensors are given in the rule's order; `found` is NOTHING_FOUND before the first.
+// src/engine/cpu/mod.rs. `found` is NOTHING_FOUND before the first.
 #include "state.cuh"
 
-KERNEL find_not_finite(const float* x, u64 n, u64 tensor, Counters* counters) {
+constexpr u64 CHUNK = 4096;
+
+// A tensor, its number in the rule's order, and its first chunk among those of all tensors.
+struct Floats {
+    const float* data;
+    u64 length;
+    u64 order;
+    u64 first_chunk;
+};
+
+// A block a chunk of one tensor at a time.
+KERNEL find_not_finite(const Floats* tensors, u32 count, u64 chunks, Counters* counters) {
     if (counters->stop != 0) return;
-    u64 first = NOTHING_FOUND;
-    for (u64 i = first_item(); i < n && first == NOTHING_FOUND; i += item_stride()) {
-        if (!is_finite(x[i])) first = i;
+    for (u64 chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
+        u32 low = 0, high = count;
+        while (high - low > 1) {
+            const u32 middle = (low + high) / 2;
+            if (tensors[middle].first_chunk <= chunk) low = middle; else high = middle;
+        }
+        const Floats t = tensors[low];
+        const u64 start = (chunk - t.first_chunk) * CHUNK;
+        const u64 end = t.length - start < CHUNK ? t.length : start + CHUNK;
+        for (u64 i = start + threadIdx.x; i < end; i += blockDim.x) {
+            if (!is_finite(t.data[i])) atomicMin(&counters->found, t.order << ELEMENT_BITS | i);
+        }
     }
-    if (first != NOTHING_FOUND) atomicMin(&counters->found, tensor << ELEMENT_BITS | first);
 }
 
 KERNEL stop_if_found(Counters* counters) {

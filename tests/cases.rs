@@ -37,6 +37,7 @@ fn run(case: Case) -> Result<(), Failed> {
         program: env!("CARGO_BIN_EXE_samebits").into(),
         slots: &slots,
         work: folder.path().to_owned(),
+        device: None,
         keep: false,
         pending: Some(folder.path().join("pending")),
         against: None,

@@ -54,6 +54,9 @@ pub struct Args {
     /// Worker threads [default: RAYON_NUM_THREADS, else the cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub threads: Option<u64>,
+    /// Train on this GPU instead of the CPU: an index, a UUID, or the beginning of one
+    #[arg(long)]
+    pub device: Option<String>,
     /// Run these folds only, in this order: `2` or `1,0`
     #[arg(long, value_name = "FOLDS", value_delimiter = ',')]
     pub folds: Option<Vec<u32>>,
@@ -169,6 +172,9 @@ fn request(args: &Args, case: &Case) -> Result<RunRequest, Failure> {
     request.resume = args.resume.clone().or(request.resume);
     if let Some(threads) = args.threads {
         request.threads = usize::try_from(threads).ok();
+    }
+    if let Some(device) = &args.device {
+        (request.device, request.kernels) = (Some(device.clone()), Some(workspace::kernels()));
     }
     request.folds = args.folds.clone().or(request.folds);
     if let Some(folder) = &args.checkpoint {

@@ -11,6 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::waiting::{self, Running};
 use super::{Failure, workspace};
 use crate::compare::verdict::{Verdict, exit};
+use crate::engine::cuda::device::devices;
 use crate::launch::process::INTERRUPTED;
 use crate::launch::slots::{Slots, cores};
 use crate::report::junit::{self, Planned};
@@ -18,7 +19,7 @@ use crate::report::summary::Counts;
 use crate::report::text;
 use crate::scenario::case::{Case, Need};
 use crate::trace::writer::write_atomically;
-use crate::verify::case::{arm_names, missing, verify};
+use crate::verify::case::{arm_names, verify};
 use crate::verify::golden;
 use crate::verify::report::{CaseReport, Options};
 use crate::{say, tell};
@@ -31,6 +32,10 @@ pub struct Args {
     /// Add the cases of suite `slow`
     #[arg(long)]
     pub slow: bool,
+    /// Run the embedded engine on this GPU: an index, a UUID, or the beginning of one. Planted faults and cases of
+    /// commands are left out
+    #[arg(long)]
+    pub device: Option<String>,
     /// Fail when cases that need this did not run: gpu, all
     #[arg(long, value_name = "WHAT", value_parser = ["gpu", "all"])]
     pub require: Option<String>,
@@ -178,7 +183,11 @@ fn chosen(args: &Args) -> Result<(Vec<Case>, usize), Failure> {
     let shard = args.shard.unwrap_or(Shard { i: 1, n: 1 });
     let mine = run.into_iter().enumerate().filter(|(k, _)| k % shard.n == shard.i - 1);
     let cases = mine.map(|(_, name)| Case::load(&all[name], &[]).map_err(Failure::usage));
-    Ok((cases.collect::<Result<Vec<Case>, Failure>>()?, out.len()))
+    let mut cases = cases.collect::<Result<Vec<Case>, Failure>>()?;
+    if args.device.is_some() {
+        cases.retain(|c| c.mutant.is_none() && c.embedded().is_some());
+    }
+    Ok((cases, out.len()))
 }
 
 fn verify_all(args: &Args, cases: &[Case]) -> Result<Vec<CaseReport>, Failure> {
@@ -191,12 +200,14 @@ fn verify_all(args: &Args, cases: &[Case]) -> Result<Vec<CaseReport>, Failure> {
         program,
         slots: &slots,
         work: work.clone(),
+        device: args.device.clone().map(|device| (device, workspace::kernels())),
         keep: args.keep,
         pending: args.pending.clone(),
         against: args.against.clone(),
         save: args.save.clone(),
         shuffle: args.shuffle_mutants,
     };
+    let no_device = args.device.as_ref().and_then(|_| devices().err()).map(|e| e.to_string());
     let printer = Printer::new(cases.len(), !args.json);
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let (ended, told) = channel();
@@ -207,12 +218,13 @@ fn verify_all(args: &Args, cases: &[Case]) -> Result<Vec<CaseReport>, Failure> {
         for _ in 0..=cores {
             // The last of them to go ends the wait.
             let ended = ended.clone();
-            let (next, options, done) = (&next, &options, &done);
+            let (next, options, done, no_device) = (&next, &options, &done, &no_device);
             scope.spawn(move || {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
                     printer.running.begin(&case.name);
-                    let report = match (INTERRUPTED.load(Ordering::Relaxed), missing(case)) {
+                    let report = match (INTERRUPTED.load(Ordering::Relaxed), no_device) {
                         (true, _) => CaseReport::not_run(case, "interrupted"),
+                        (_, Some(lacks)) => CaseReport::not_run(case, lacks),
                         _ => verify(case, options),
                     };
                     printer.case(&report);

@@ -122,7 +122,7 @@ fn on_gpu(args: &Args, wanted: &str, files: &[PathBuf], found: &mut Found) -> Re
     }
     let own = Device::open(wanted).map_err(Failure::unverified)?.name.multiprocessors;
     let sizes = if args.multiprocessors.is_empty() { vec![own] } else { args.multiprocessors.clone() };
-    let kept = workspace::made_files().join("kernels");
+    let kept = workspace::kernels();
     let mut gpus = Vec::new();
     for multiprocessors in sizes {
         let device = Device::open_as(wanted, multiprocessors).map_err(Failure::unverified)?;

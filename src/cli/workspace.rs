@@ -34,6 +34,11 @@ pub fn made_files() -> PathBuf {
     folder
 }
 
+/// Folder of compiled kernels.
+pub fn kernels() -> PathBuf {
+    made_files().join("kernels")
+}
+
 /// All cases by name.
 pub fn cases() -> Result<BTreeMap<String, PathBuf>, Failure> {
     let folder = root().join("cases");

@@ -109,7 +109,7 @@ pub struct Entry {
 impl Entry {
     /// Of a tensor.
     pub fn of(view: &TensorView<'_>) -> Self {
-        let sha256 = sha256(view.bytes);
+        let sha256 = sha256(view.whole());
         Entry { name: view.name.clone(), dtype: view.dtype, shape: view.shape.clone(), sha256 }
     }
 }
@@ -146,7 +146,7 @@ pub fn write_safetensors(path: &Path, tensors: &[TensorView<'_>]) -> Result<(), 
     for t in tensors {
         let dtype = safe_dtype(t.dtype);
         let dtype = dtype.ok_or_else(|| fail(path, format!("{}: safetensors has no {}", t.name, t.dtype.word())))?;
-        let view = SafeView::new(dtype, t.shape.clone(), t.bytes);
+        let view = SafeView::new(dtype, t.shape.clone(), t.whole());
         views.push((t.name.clone(), view.map_err(|e| fail(path, format!("{}: {e}", t.name)))?));
     }
     safetensors::serialize_to_file(views, None, path).map_err(|e| fail(path, e.to_string()))?;

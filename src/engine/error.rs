@@ -46,6 +46,9 @@ pub enum EngineError {
     /// a checkpoint or export
     #[error(transparent)]
     Checkpoint(#[from] super::checkpoint::CheckpointError),
+    /// a GPU
+    #[error(transparent)]
+    Cuda(#[from] super::cuda::error::CudaError),
     /// a request that makes no sense
     #[error("{0}")]
     Request(String),

@@ -134,6 +134,6 @@ fn rollout(cpu: &Cpu, net: &Network, market: &Market, bars: &Range<usize>, rows:
     }
 }
 
-/// Rows of a rollout's batch on the CPU. Padding to the update's full batch would cost thousands of forward rows a bar
+/// Rows of a rollout's batch. Padding to the update's full batch would cost thousands of forward rows a bar
 /// and move no bit.
-const LIVE_ROWS: usize = 4;
+pub const LIVE_ROWS: usize = 4;

@@ -19,7 +19,7 @@ pub fn export(folder: &Path, tensors: &[TensorView<'_>]) -> Result<(), Checkpoin
     write_folder(folder, |inside| {
         let entries: Vec<Entry> = tensors.iter().map(Entry::of).collect();
         for tensor in tensors {
-            write_synced(&inside.join(format!("{}.bin", tensor.name)), tensor.bytes)?;
+            write_synced(&inside.join(format!("{}.bin", tensor.name)), tensor.whole())?;
         }
         write_synced(&inside.join(SUMS), sums(&entries).as_bytes())?;
         let index = serde_json::to_vec_pretty(&entries)

@@ -32,4 +32,5 @@ pub mod run;
 pub mod session;
 pub mod state;
 pub mod trainer;
+pub mod training;
 pub mod vectors;

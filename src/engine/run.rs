@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::checkpoint::{self, Checkpoint, CheckpointError, FoldResult, Manifest};
+use super::cuda::trainer::{CudaTrainer, Gpu};
 use super::error::{EngineError, NotFinite};
-use super::evaluator::{Evaluation, evaluate};
+use super::evaluator::Evaluation;
 use super::folds::Fold;
 use super::market_features::Market;
 use super::network::{ACTIONS, BRANCHES};
 use super::session::{CONTRACT, Session};
 use super::state::State;
 use super::trainer::{Ground, Trainer, result_tensors};
+use super::training::{Stop, Training, Wanted};
 use crate::digest::root::root;
 use crate::digest::sha::{Digest, sha256};
 use crate::scenario::mutant::Fault;
@@ -69,21 +71,21 @@ impl Session {
         let from = self.request.resume.as_deref().map(|p| self.checkpoint(p)).transpose()?;
         let mut run = Running { session: self, observer, progress, finished: Vec::new() };
         let start = from.as_ref().map_or(0, |c| self.position(c.manifest.cut.fold));
-        let first = run.trainer(&self.folds[start], None);
-        self.check_flip(&first)?;
-        run.open(&first, from.as_ref())?;
+        let first = run.trainer(&self.folds[start], None)?;
+        self.check_flip(first.as_ref())?;
+        run.open(first.as_ref(), from.as_ref())?;
         run.all(start, first, from)
     }
 }
 
 impl Session {
     /// A planted bit that cannot flip is refused, since a run that it did not strike would pass for one that it did.
-    fn check_flip(&self, first: &Trainer<'_>) -> Result<(), EngineError> {
+    fn check_flip(&self, first: &dyn Training) -> Result<(), EngineError> {
         let Some(Fault::FlipBit(flip)) = &self.request.fault else { return Ok(()) };
-        let tensors = first.state.tensors();
+        let tensors = first.tensors();
         let tensor = tensors.iter().find(|t| t.name == flip.tensor);
         let inside = tensor.is_some_and(|t| {
-            let elements = t.bytes.len() / t.dtype.size();
+            let elements = t.whole().len() / t.dtype.size();
             flip.element < elements && (flip.bit as usize) < 8 * t.dtype.size()
         });
         let reached = self.folds.iter().any(|f| f.index == flip.fold) && flip.step < self.settings().training.updates();
@@ -101,22 +103,11 @@ struct Running<'a> {
     finished: Vec<FoldResult>,
 }
 
-/// Why a fold ended early.
-enum Stop {
-    NotFinite(NotFinite),
-    Engine(EngineError),
-}
-
-impl<E: Into<EngineError>> From<E> for Stop {
-    fn from(e: E) -> Self {
-        Stop::Engine(e.into())
-    }
-}
-
 impl<'a> Running<'a> {
-    fn open(&mut self, first: &Trainer<'_>, from: Option<&Checkpoint>) -> Result<(), EngineError> {
+    fn open(&mut self, first: &dyn Training, from: Option<&Checkpoint>) -> Result<(), EngineError> {
         let s = self.session;
-        let identity = identity::cpu(CONTRACT, &s.cpu.path().to_string(), s.cpu.threads());
+        let mut identity = identity::cpu(CONTRACT, &s.cpu.path().to_string(), s.cpu.threads());
+        identity.noted.extend(s.gpu.iter().flat_map(Gpu::noted));
         let mut settings = serde_json::to_value(s.settings()).unwrap_or_default();
         settings["market"]["sha256"] = s.market_digest.to_string().into();
         let resumed = from.map(|c| Resumed { fold: c.manifest.cut.fold, step: c.manifest.step, root: c.manifest.root });
@@ -135,15 +126,18 @@ impl<'a> Running<'a> {
         Ok(self.observer.open(open)?)
     }
 
-    fn trainer(&self, fold: &Fold, carried: Option<State>) -> Trainer<'a> {
+    fn trainer(&self, fold: &Fold, carried: Option<State>) -> Result<Box<dyn Training + 'a>, EngineError> {
         let s = self.session;
         let level = self.observer.level();
         let (fault, keep) = (s.request.fault.clone(), level != Level::Off);
+        if let Some(gpu) = &s.gpu {
+            return Ok(Box::new(CudaTrainer::start(gpu, s.settings(), fold.clone(), carried, keep)?));
+        }
         let ground = Ground { settings: s.settings(), market: &s.market, cpu: &s.cpu, fault, keep };
-        Trainer::start(ground, fold.clone(), carried, s.ledger(level))
+        Ok(Box::new(Trainer::start(ground, fold.clone(), carried, s.ledger(level))))
     }
 
-    fn declared(&self, first: &Trainer<'_>) -> Vec<TensorDecl> {
+    fn declared(&self, first: &dyn Training) -> Vec<TensorDecl> {
         let s = self.session;
         let declare = |name: String, dtype, shape: &[usize], coverage| TensorDecl {
             name,
@@ -151,12 +145,8 @@ impl<'a> Running<'a> {
             shape: shape.iter().map(|d| *d as u64).collect(),
             coverage,
         };
-        let mut list: Vec<TensorDecl> = first
-            .state
-            .tensors()
-            .into_iter()
-            .map(|t| declare(t.name.clone(), t.dtype, &t.shape, t.coverage()))
-            .collect();
+        let mut list: Vec<TensorDecl> =
+            first.tensors().into_iter().map(|t| declare(t.name.clone(), t.dtype, &t.shape, t.coverage())).collect();
         let results = result_tensors(&s.settings().engine.size.dimensions());
         list.extend(results.into_iter().map(|(name, dtype, shape)| declare(name, dtype, &shape, Coverage::Full)));
         let bars = s.settings().folds.validation - 1;
@@ -168,35 +158,43 @@ impl<'a> Running<'a> {
         list
     }
 
-    fn all(&mut self, start: usize, first: Trainer<'a>, mut from: Option<Checkpoint>) -> Result<Outcome, EngineError> {
+    fn all(
+        &mut self,
+        start: usize,
+        first: Box<dyn Training + 'a>,
+        mut from: Option<Checkpoint>,
+    ) -> Result<Outcome, EngineError> {
         let carry = self.session.settings().folds.start == FoldStart::Carry;
         let (mut first, mut last) = (Some(first), None::<State>);
         for (i, fold) in self.session.folds.iter().enumerate().skip(start) {
             let before = last.take();
             let leaked =
                 before.as_ref().filter(|_| self.session.request.fault == Some(Fault::FoldLeak)).map(|s| s.m.clone());
-            let mut trainer = first.take().unwrap_or_else(|| self.trainer(fold, before.filter(|_| carry)));
+            let mut trainer = match first.take() {
+                Some(first) => first,
+                None => self.trainer(fold, before.filter(|_| carry))?,
+            };
             if let Some(m) = leaked {
-                trainer.state.m = m;
+                trainer.state_mut().m = m;
             }
-            match self.fold(i, &mut trainer, from.take()) {
-                Ok(()) => last = Some(trainer.state),
+            match self.fold(i, trainer.as_mut(), from.take()).and_then(|()| trainer.fetch(Wanted::Bytes)) {
+                Ok(()) => last = Some(trainer.into_state().map_err(engine_error)?),
                 Err(Stop::Engine(e)) => return Err(e),
-                Err(Stop::NotFinite(found)) => return self.stop(&trainer, found),
+                Err(Stop::NotFinite(found)) => return self.stop(trainer.as_mut(), found),
             }
         }
         let tensors = last.as_ref().map(State::tensors).unwrap_or_default();
         self.close(Status::Complete, &tensors, None)
     }
 
-    fn fold(&mut self, i: usize, trainer: &mut Trainer<'_>, from: Option<Checkpoint>) -> Result<(), Stop> {
+    fn fold(&mut self, i: usize, trainer: &mut dyn Training, from: Option<Checkpoint>) -> Result<(), Stop> {
         let t = &self.session.settings().training;
-        (self.progress)(Progress::Fold { fold: trainer.fold.index, cycles: t.cycles });
-        let (start, updates) = (Instant::now(), trainer.state.fold_updates);
+        (self.progress)(Progress::Fold { fold: trainer.fold().index, cycles: t.cycles });
+        let (start, updates) = (Instant::now(), trainer.fold_updates());
         let mut cycle = 0;
         match from {
             Some(checkpoint) => cycle = self.resume(trainer, checkpoint)?,
-            None => trainer.warm_up().map_err(Stop::NotFinite)?,
+            None => trainer.warm_up()?,
         }
         let resumed_at_end = cycle == t.cycles;
         while cycle < t.cycles {
@@ -213,7 +211,7 @@ impl<'a> Running<'a> {
         }
         if !resumed_at_end {
             self.fold_end(i, trainer)?;
-            let done = (trainer.state.fold_updates - updates) as f64;
+            let done = (trainer.fold_updates() - updates) as f64;
             let steps_per_second = done / start.elapsed().as_secs_f64();
             let result = self.finished[self.finished.len() - 1].clone();
             (self.progress)(Progress::Done { result, steps_per_second });
@@ -221,93 +219,94 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    fn cycle(&mut self, trainer: &mut Trainer<'_>) -> Result<(), Stop> {
+    fn cycle(&mut self, trainer: &mut dyn Training) -> Result<(), Stop> {
         let s = self.session;
         let t = &s.settings().training;
         for _ in 0..t.env_steps_per_cycle {
-            trainer.collect().map_err(Stop::NotFinite)?;
+            trainer.collect()?;
         }
         for _ in 0..t.updates_per_cycle {
-            trainer.update().map_err(Stop::NotFinite)?;
+            trainer.update()?;
             if s.request.fault == Some(Fault::TraceDisturbs) && self.observer.level() == Level::Off {
-                trainer.state.online.update(|w| w[0] += f32::EPSILON);
+                trainer.state_mut().online.update(|w| w[0] += f32::EPSILON);
             }
-            let step = trainer.state.fold_updates - 1;
+            let step = trainer.fold_updates() - 1;
             self.report_step(trainer, step)?;
             trainer.reported();
         }
         Ok(())
     }
 
-    fn report_step(&mut self, trainer: &Trainer<'_>, step: u64) -> Result<(), Stop> {
-        if self.observer.level() == Level::Off {
-            return Ok(());
-        }
+    fn report_step(&mut self, trainer: &mut dyn Training, step: u64) -> Result<(), Stop> {
+        let wanted = match self.observer.level() {
+            Level::Off => return Ok(()),
+            Level::Step if !self.observer.values() => Wanted::Fingerprints,
+            _ => Wanted::Bytes,
+        };
+        trainer.fetch(wanted)?;
         let (loss, norm) = trainer.loss_and_norm();
-        let mut tensors = trainer.state.tensors();
+        let mut tensors = trainer.tensors();
         tensors.extend(trainer.results());
         let report = Report {
             place: place(trainer, step),
             tensors,
             metrics: vec![("loss", f64::from(loss)), ("norm", f64::from(norm))],
-            ops: trainer.ledger.ops().to_vec(),
+            ops: trainer.ops(),
         };
         Ok(self.observer.report(Moment::Step, &report)?)
     }
 
-    fn evaluate(&mut self, trainer: &mut Trainer<'_>, cycle: u64) -> Result<Option<Evaluation>, Stop> {
+    fn evaluate(&mut self, trainer: &mut dyn Training, cycle: u64) -> Result<Option<Evaluation>, Stop> {
         let s = self.session;
         let settings = s.settings();
         if !settings.evaluation.enabled {
             return Ok(None);
         }
         let rows = settings.evaluation.rows.unwrap_or(settings.engine.size.dimensions().batch);
-        let (net, window) = (&trainer.state.online, &trainer.fold.validation);
-        let mut result = evaluate(&s.cpu, net, &s.market, window, rows, settings.market.bars_per_year);
-        if s.request.fault == Some(Fault::RowNeighbours) {
-            result.q_table[0] += rows as f32 * f32::EPSILON;
-        }
-        let bars = window.len() - 1;
-        let mut place = place(trainer, trainer.state.fold_updates);
+        let result = trainer.evaluate(rows)?;
+        trainer.fetch(Wanted::Bytes)?;
+        let bars = trainer.fold().validation.len() - 1;
+        let mut place = place(trainer, trainer.fold_updates());
         place.eval = Some(cycle);
         let mut tensors = evaluation_tensors(&result, bars);
-        tensors.extend(trainer.state.tensors());
+        tensors.extend(trainer.tensors());
         let report = Report { place, tensors, metrics: result.metrics.named(), ops: Vec::new() };
         self.observer.report(Moment::Evaluation, &report)?;
         trainer.evaluated();
         Ok(Some(result))
     }
 
-    fn fold_end(&mut self, i: usize, trainer: &mut Trainer<'_>) -> Result<(), Stop> {
+    fn fold_end(&mut self, i: usize, trainer: &mut dyn Training) -> Result<(), Stop> {
         let cycles = self.session.settings().training.cycles;
         let evaluation = self.evaluate(trainer, cycles)?;
-        let updates = trainer.state.fold_updates;
+        let updates = trainer.fold_updates();
         let metrics = evaluation.map(|e| e.metrics);
         self.finished.push(FoldResult { fold: self.session.folds[i].index, updates, metrics });
-        let report = Report { place: place(trainer, updates), tensors: trainer.state.tensors(), ..Report::default() };
+        let report = Report { place: place(trainer, updates), tensors: trainer.tensors(), ..Report::default() };
         self.observer.report(Moment::FoldEnd, &report)?;
         self.float_mode(trainer)?;
         self.save(trainer, cycles)
     }
 
     /// Rule 1 again: says which threads lost gradual underflow since the start.
-    fn float_mode(&mut self, trainer: &Trainer<'_>) -> Result<(), Stop> {
+    fn float_mode(&mut self, trainer: &dyn Training) -> Result<(), Stop> {
         let flushing = self.session.cpu.flushing_threads();
         if flushing.is_empty() {
             return Ok(());
         }
         let detail = format!("threads {flushing:?} flush subnormals to zero");
-        let place = place(trainer, trainer.state.fold_updates);
+        let place = place(trainer, trainer.fold_updates());
         Ok(self.observer.event(Event { place, name: "float-mode".into(), detail, ..Event::default() })?)
     }
 
-    fn save(&mut self, trainer: &Trainer<'_>, cycle: u64) -> Result<(), Stop> {
+    fn save(&mut self, trainer: &mut dyn Training, cycle: u64) -> Result<(), Stop> {
         let Some(wanted) = &self.session.request.checkpoints else { return Ok(()) };
-        let cut = Cut { fold: trainer.fold.index, cycle };
+        let cut = Cut { fold: trainer.fold().index, cycle };
         let named = wanted.cuts.contains(&cut);
         if !named && !wanted.every.is_some_and(|n| cycle.is_multiple_of(n)) {
             return Ok(());
         }
+        trainer.fetch(Wanted::Bytes)?;
         let s = self.session;
         let manifest = Manifest {
             schema: checkpoint::SCHEMA.into(),
@@ -315,14 +314,14 @@ impl<'a> Running<'a> {
             settings: s.settings().clone(),
             market: s.market_digest,
             cut,
-            step: trainer.state.fold_updates,
+            step: trainer.fold_updates(),
             order: s.folds.iter().map(|f| f.index).collect(),
             finished: self.finished.clone(),
             tensors: Vec::new(),
             root: sha256(b""),
             seal: sha256(b""),
         };
-        let (folder, tensors) = (wanted.folder.join(cut.name()), trainer.state.tensors());
+        let (folder, tensors) = (wanted.folder.join(cut.name()), trainer.tensors());
         checkpoint::write(&folder, manifest, &tensors, s.request.fault.as_ref())?;
         if !named {
             remove_older(&wanted.folder, &folder, &wanted.cuts)?;
@@ -331,21 +330,21 @@ impl<'a> Running<'a> {
     }
 
     /// Says which tensors are in the state just saved or just loaded; `detail` names the checkpoint.
-    fn state_event(&mut self, trainer: &Trainer<'_>, name: &str, cut: Cut) -> Result<(), Stop> {
+    fn state_event(&mut self, trainer: &dyn Training, name: &str, cut: Cut) -> Result<(), Stop> {
         let fault = self.session.request.fault.as_ref();
-        let tensors = trainer.state.tensors().into_iter();
+        let tensors = trainer.tensors().into_iter();
         let written = tensors.filter(|t| name != "checkpoint" || !checkpoint::omitted(&t.name, fault));
         let fp = Ordered(written.map(|t| (t.name.clone(), t.step_fingerprint())).collect());
-        let place = place(trainer, trainer.state.fold_updates);
+        let place = place(trainer, trainer.fold_updates());
         Ok(self.observer.event(Event { place, name: name.into(), detail: cut.name(), fp, ..Event::default() })?)
     }
 
     /// Loads a checkpoint; returns the cycles done.
-    fn resume(&mut self, trainer: &mut Trainer<'_>, checkpoint: Checkpoint) -> Result<u64, Stop> {
+    fn resume(&mut self, trainer: &mut dyn Training, checkpoint: Checkpoint) -> Result<u64, Stop> {
         let fault = self.session.request.fault.as_ref();
         let refuse = |detail: String| CheckpointError { path: checkpoint.folder.display().to_string(), detail };
         let wanted: Vec<(String, Dtype, Vec<usize>)> =
-            trainer.state.tensors().into_iter().map(|t| (t.name, t.dtype, t.shape)).collect();
+            trainer.tensors().into_iter().map(|t| (t.name, t.dtype, t.shape)).collect();
         let found = checkpoint.tensors()?;
         for (name, dtype, shape) in wanted {
             let Some((entry, bytes)) = found.iter().find(|(e, _)| e.name == name) else {
@@ -358,14 +357,14 @@ impl<'a> Running<'a> {
                 let detail = format!("{name} is {:?}{:?}, expected {dtype:?}{shape:?}", entry.dtype, entry.shape);
                 return Err(refuse(detail).into());
             }
-            trainer.state.load(&name, bytes);
+            trainer.state_mut().load(&name, bytes);
         }
         self.finished = checkpoint.manifest.finished.clone();
         let (cut, every) = (checkpoint.manifest.cut, self.session.settings().evaluation.every);
-        trainer.resumed(cut.cycle.checked_div(every).unwrap_or(0));
+        trainer.resumed(cut.cycle.checked_div(every).unwrap_or(0))?;
         self.state_event(trainer, "resume", cut)?;
         check_loaded(trainer, &self.session.market).map_err(refuse)?;
-        let updates = trainer.state.fold_updates;
+        let updates = trainer.fold_updates();
         if updates != checkpoint.manifest.step && fault.is_none() {
             return Err(
                 refuse(format!("fold.updates is {updates}, the manifest says {}", checkpoint.manifest.step)).into()
@@ -374,14 +373,14 @@ impl<'a> Running<'a> {
         Ok(cut.cycle)
     }
 
-    fn stop(&mut self, trainer: &Trainer<'_>, found: NotFinite) -> Result<Outcome, EngineError> {
-        let report =
-            Report { place: place(trainer, found.step), tensors: trainer.state.tensors(), ..Report::default() };
+    fn stop(&mut self, trainer: &mut dyn Training, found: NotFinite) -> Result<Outcome, EngineError> {
+        trainer.fetch(Wanted::Bytes).map_err(engine_error)?;
+        let report = Report { place: place(trainer, found.step), tensors: trainer.tensors(), ..Report::default() };
         self.observer.report(Moment::Step, &report)?;
         let place = place(trainer, found.step);
         let event = Event { place, name: NOT_FINITE.into(), detail: found.element_name(), ..Event::default() };
         self.observer.event(event)?;
-        self.close(Status::NotFinite, &trainer.state.tensors(), Some(found))
+        self.close(Status::NotFinite, &trainer.tensors(), Some(found))
     }
 
     fn close(
@@ -394,20 +393,28 @@ impl<'a> Running<'a> {
         if let Some(folder) = &self.session.request.export {
             super::export::export(folder, tensors)?;
         }
-        let digests: Vec<(String, Digest)> = tensors.iter().map(|t| (t.name.clone(), sha256(t.bytes))).collect();
+        let digests: Vec<(String, Digest)> = tensors.iter().map(|t| (t.name.clone(), sha256(t.whole()))).collect();
         let all = || digests.iter().map(|(n, d)| (n.as_str(), d));
         let weights = root(all().filter(|(n, _)| n.starts_with("q.")));
         Ok(Outcome { folds: std::mem::take(&mut self.finished), root: root(all()), weights, not_finite })
     }
 }
 
-fn place(trainer: &Trainer<'_>, step: u64) -> Place {
-    Place { fold: Some(trainer.fold.index), step: Some(step), ..Place::default() }
+/// A stop that is not rule 11's: nothing of a fetch or an end is.
+fn engine_error(stop: Stop) -> EngineError {
+    match stop {
+        Stop::Engine(e) => e,
+        Stop::NotFinite(found) => EngineError::Request(found.to_string()),
+    }
+}
+
+fn place(trainer: &dyn Training, step: u64) -> Place {
+    Place { fold: Some(trainer.fold().index), step: Some(step), ..Place::default() }
 }
 
 /// A loaded state must fit the market, its fold and itself, whatever a file claims.
-fn check_loaded(trainer: &Trainer<'_>, market: &Market) -> Result<(), String> {
-    let (state, train) = (&trainer.state, &trainer.fold.train);
+fn check_loaded(trainer: &dyn Training, market: &Market) -> Result<(), String> {
+    let (state, train) = (trainer.state(), &trainer.fold().train);
     if let Some(t) = state.env.time.iter().find(|t| !(train.start..train.end - 1).contains(&(**t as usize))) {
         return Err(format!("env.time holds bar {t}, outside the training window {train:?}"));
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::checkpoint::{self, Checkpoint, CheckpointError, Manifest};
 use super::cpu::{Cpu, Faults, SimdPath};
+use super::cuda::trainer::Gpu;
 use super::error::EngineError;
 use super::folds::{Fold, folds};
 use super::market::{self, ReadOptions};
@@ -29,6 +30,7 @@ pub struct Session {
     pub(super) market_digest: Digest,
     pub(super) folds: Vec<Fold>,
     pub(super) cpu: Cpu,
+    pub(super) gpu: Option<Gpu>,
 }
 
 /// Reads the market of settings.
@@ -96,7 +98,8 @@ impl Session {
         let cpu = Cpu::new(path, threads(request.threads)?, faults(request.fault.as_ref()))?;
         let folds = order.into_iter().map(|f| all[f as usize].clone()).collect();
         let market_digest = market_digest(&market);
-        Ok(Session { request, market, market_digest, folds, cpu })
+        let gpu = gpu(&request, &market)?;
+        Ok(Session { request, market, market_digest, folds, cpu, gpu })
     }
 
     /// What the market's reader noted.
@@ -175,6 +178,20 @@ impl Session {
         ];
         Ledger::new(level == Level::Op, &tables)
     }
+}
+
+/// The GPU of a request, with its kernels and the market's tables.
+fn gpu(request: &RunRequest, market: &Market) -> Result<Option<Gpu>, EngineError> {
+    let Some(device) = &request.device else { return Ok(None) };
+    if request.fault.is_some() {
+        return Err(EngineError::Request("planted faults are the CPU's; leave out --device".into()));
+    }
+    if request.level == Level::Op {
+        return Err(EngineError::Request(
+            "level op is the CPU's so far; leave out --device, or take level tensor".into(),
+        ));
+    }
+    Ok(Some(Gpu::open(device, request.kernels.as_deref(), market)?))
 }
 
 fn market_digest(m: &Market) -> Digest {

@@ -3,18 +3,19 @@
 use super::cpu::{Activations, Batch, Cpu, Network, TargetRule, Workspace};
 use super::environment::{self, Environments, STATE_COLUMNS};
 use super::error::NotFinite;
-use super::evaluator::{greedy, observe};
+use super::evaluator::{Evaluation, evaluate, greedy, observe};
 use super::folds::Fold;
 use super::market_features::{MARKET_COLUMNS, Market};
 use super::network::{ACTIONS, BRANCHES, NetworkShape};
 use super::ops::Ledger;
 use super::replay::{Replay, Transition, priority};
 use super::state::{State, Streams, initial_parameters};
+use super::training::{Stop, Training, Wanted};
 use crate::bits::philox::{self, Key};
 use crate::bits::rounding::{AdamConstants, power};
 use crate::scenario::mutant::{Fault, Flip};
 use crate::scenario::settings::{Dimensions, ReplayKind, Settings};
-use crate::trace::observer::TensorView;
+use crate::trace::observer::{OpView, TensorView};
 use crate::trace::record::Dtype;
 
 /// Market columns and position state.
@@ -85,36 +86,14 @@ impl<'a> Trainer<'a> {
     /// A fold at its start. `carried` holds what continues under `folds.start = carry`.
     pub fn start(ground: Ground<'a>, fold: Fold, carried: Option<State>, mut ledger: Ledger) -> Self {
         let Ground { settings, market, cpu, fault, keep } = ground;
-        let dimensions = settings.engine.size.dimensions();
-        let streams = streams(settings.engine.seed, fold.index, fault.as_ref());
-        let env = Environments::reset_all(dimensions.environments, streams.reset, &fold.train);
-        let replay = Replay::new(dimensions.rows, dimensions.environments, settings.training.n_step, keep);
-        let state = match carried {
-            Some(old) => State { fold_updates: 0, replay, env, env_steps: 0, streams, ..old },
-            None => fresh(settings, &fold, streams, replay, env),
-        };
+        let state = starting(settings, &fold, fault.as_ref(), keep, carried);
         ledger.start(&state);
         let scratch = Scratch::default();
         Trainer { settings, market, cpu, fold, state, ledger, fault, scratch, planted_draws: 0, planted_redraws: 0 }
     }
 
-    /// Takes in that the state was loaded, after `evaluations` evaluations of the fold.
-    pub fn resumed(&mut self, evaluations: u64) {
-        if self.fault == Some(Fault::EvaluationDraws) {
-            self.planted_draws = evaluations as u32;
-        }
-        self.state.rebuild();
-        self.ledger.clear();
-        self.planted_redraws = u64::from(self.fault == Some(Fault::SamplerRedraws));
-    }
-
-    /// Environment steps before the first update.
-    pub fn warm_up(&mut self) -> Result<(), NotFinite> {
-        (0..self.settings.training.learning_starts).try_for_each(|_| self.collect())
-    }
-
     /// One environment step of all environments: ε-greedy actions, transitions into the ring.
-    pub fn collect(&mut self) -> Result<(), NotFinite> {
+    fn step_environments(&mut self) -> Result<(), NotFinite> {
         self.observe_all();
         let rows = self.state.env.len();
         let Scratch { observation, activations, .. } = &mut self.scratch;
@@ -192,7 +171,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// One update: sample, gradients, Adam, target, priorities. Stops before Adam when something is not finite.
-    pub fn update(&mut self) -> Result<(), NotFinite> {
+    fn learn(&mut self) -> Result<(), NotFinite> {
         self.sample();
         self.gather();
         let t = &self.settings.training;
@@ -317,46 +296,6 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Results of the step that are not state: the collector's (when it ran since the last report) and the learner's.
-    pub fn results(&self) -> Vec<TensorView<'_>> {
-        let s = &self.scratch;
-        let data: [&[u8]; 12] = [
-            bytemuck::cast_slice(&s.observation),
-            bytemuck::cast_slice(&s.activations.q),
-            &s.actions,
-            bytemuck::cast_slice(&s.rewards),
-            bytemuck::cast_slice(&s.rows),
-            bytemuck::cast_slice(&s.weights),
-            bytemuck::cast_slice(&s.ws.online.q),
-            bytemuck::cast_slice(&s.ws.q_next_online),
-            bytemuck::cast_slice(&s.ws.q_next_target),
-            bytemuck::cast_slice(&s.ws.delta),
-            bytemuck::bytes_of(&s.ws.loss),
-            bytemuck::bytes_of(&s.ws.norm),
-        ];
-        let views = result_tensors(&self.settings.engine.size.dimensions()).into_iter().zip(data);
-        let views = views.map(|((name, dtype, shape), bytes)| TensorView { name, dtype, shape, bytes, kept: None });
-        views.skip(if s.collected { 0 } else { COLLECTOR_RESULTS }).collect()
-    }
-
-    /// Loss and norm of the last update.
-    pub fn loss_and_norm(&self) -> (f32, f32) {
-        (self.scratch.ws.loss, self.scratch.ws.norm)
-    }
-
-    /// Ends a step's report.
-    pub fn reported(&mut self) {
-        self.scratch.collected = false;
-        self.ledger.clear();
-    }
-
-    /// Called after each evaluation.
-    pub fn evaluated(&mut self) {
-        if self.fault == Some(Fault::EvaluationDraws) {
-            self.planted_draws += 1;
-        }
-    }
-
     fn reduce_in_hash_order(&mut self, order: &mut Vec<usize>) {
         #[expect(clippy::disallowed_types, reason = "the planted fault is the order of this very table")]
         let table: std::collections::HashMap<usize, f32> =
@@ -383,8 +322,110 @@ impl<'a> Trainer<'a> {
     }
 }
 
+impl Training for Trainer<'_> {
+    fn fold(&self) -> &Fold {
+        &self.fold
+    }
+
+    fn fold_updates(&self) -> u64 {
+        self.state.fold_updates
+    }
+
+    fn warm_up(&mut self) -> Result<(), Stop> {
+        (0..self.settings.training.learning_starts).try_for_each(|_| self.collect())
+    }
+
+    fn collect(&mut self) -> Result<(), Stop> {
+        self.step_environments().map_err(Stop::NotFinite)
+    }
+
+    fn update(&mut self) -> Result<(), Stop> {
+        self.learn().map_err(Stop::NotFinite)
+    }
+
+    fn fetch(&mut self, _: Wanted) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    fn tensors(&self) -> Vec<TensorView<'_>> {
+        self.state.tensors()
+    }
+
+    fn results(&self) -> Vec<TensorView<'_>> {
+        let s = &self.scratch;
+        let data: [&[u8]; 12] = [
+            bytemuck::cast_slice(&s.observation),
+            bytemuck::cast_slice(&s.activations.q),
+            &s.actions,
+            bytemuck::cast_slice(&s.rewards),
+            bytemuck::cast_slice(&s.rows),
+            bytemuck::cast_slice(&s.weights),
+            bytemuck::cast_slice(&s.ws.online.q),
+            bytemuck::cast_slice(&s.ws.q_next_online),
+            bytemuck::cast_slice(&s.ws.q_next_target),
+            bytemuck::cast_slice(&s.ws.delta),
+            bytemuck::bytes_of(&s.ws.loss),
+            bytemuck::bytes_of(&s.ws.norm),
+        ];
+        let views = result_tensors(&self.settings.engine.size.dimensions()).into_iter().zip(data);
+        let views =
+            views.map(|((name, dtype, shape), bytes)| TensorView { name, dtype, shape, bytes, kept: None, fp: None });
+        views.skip(if s.collected { 0 } else { COLLECTOR_RESULTS }).collect()
+    }
+
+    fn loss_and_norm(&self) -> (f32, f32) {
+        (self.scratch.ws.loss, self.scratch.ws.norm)
+    }
+
+    fn ops(&self) -> Vec<OpView> {
+        self.ledger.ops().to_vec()
+    }
+
+    fn reported(&mut self) {
+        self.scratch.collected = false;
+        self.ledger.clear();
+    }
+
+    fn evaluate(&mut self, rows: usize) -> Result<Evaluation, Stop> {
+        let (net, window, bars) = (&self.state.online, &self.fold.validation, self.settings.market.bars_per_year);
+        let mut result = evaluate(self.cpu, net, self.market, window, rows, bars);
+        if self.fault == Some(Fault::RowNeighbours) {
+            result.q_table[0] += rows as f32 * f32::EPSILON;
+        }
+        Ok(result)
+    }
+
+    fn evaluated(&mut self) {
+        if self.fault == Some(Fault::EvaluationDraws) {
+            self.planted_draws += 1;
+        }
+    }
+
+    fn state(&self) -> &State {
+        &self.state
+    }
+
+    fn state_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+
+    fn resumed(&mut self, evaluations: u64) -> Result<(), Stop> {
+        if self.fault == Some(Fault::EvaluationDraws) {
+            self.planted_draws = evaluations as u32;
+        }
+        self.state.rebuild();
+        self.ledger.clear();
+        self.planted_redraws = u64::from(self.fault == Some(Fault::SamplerRedraws));
+        Ok(())
+    }
+
+    fn into_state(self: Box<Self>) -> Result<State, Stop> {
+        Ok(self.state)
+    }
+}
+
 /// How many of [`result_tensors`] are the collector's.
-const COLLECTOR_RESULTS: usize = 4;
+pub const COLLECTOR_RESULTS: usize = 4;
 
 /// Name, element type and shape of a step's results, in list order.
 pub fn result_tensors(dimensions: &Dimensions) -> Vec<(String, Dtype, Vec<usize>)> {
@@ -431,6 +472,19 @@ fn streams(seed: u64, fold: u32, fault: Option<&Fault>) -> Streams {
 fn clock_key() -> Key {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     philox::stream_key(now.as_nanos() as u64, 0, "clock")
+}
+
+/// State of a fold at its start. `carried` holds what continues under `folds.start = carry`; `keep` keeps the replay's
+/// fingerprints up to date.
+pub fn starting(settings: &Settings, fold: &Fold, fault: Option<&Fault>, keep: bool, carried: Option<State>) -> State {
+    let dimensions = settings.engine.size.dimensions();
+    let streams = streams(settings.engine.seed, fold.index, fault);
+    let env = Environments::reset_all(dimensions.environments, streams.reset, &fold.train);
+    let replay = Replay::new(dimensions.rows, dimensions.environments, settings.training.n_step, keep);
+    match carried {
+        Some(old) => State { fold_updates: 0, replay, env, env_steps: 0, streams, ..old },
+        None => fresh(settings, fold, streams, replay, env),
+    }
 }
 
 fn fresh(settings: &Settings, fold: &Fold, streams: Streams, replay: Replay, env: Environments) -> State {

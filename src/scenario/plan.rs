@@ -127,6 +127,29 @@ pub fn resolve(case: &Case, engine: &Embedded, fault: Option<&Fault>, facts: &Fa
     Plan { arms: plan.arms, folds: facts.folds }
 }
 
+impl Plan {
+    /// The same plan on a GPU. What varies the CPU stays there, so that both engines are compared; so does level `op`. A
+    /// resume is made on both, from the GPU's checkpoint.
+    pub fn on_device(mut self, device: &str, kernels: &Path) -> Self {
+        let mut arms = Vec::new();
+        for arm in self.arms {
+            let of_cpu = matches!(arm.kind, ArmKind::Threads { .. } | ArmKind::Simd { .. });
+            if of_cpu || arm.request.level == Level::Op {
+                arms.push(arm);
+                continue;
+            }
+            let mut on_gpu = arm.clone();
+            (on_gpu.request.device, on_gpu.request.kernels) = (Some(device.to_owned()), Some(kernels.to_owned()));
+            arms.push(on_gpu);
+            if matches!(arm.kind, ArmKind::Resume { .. }) {
+                arms.push(Arm { name: format!("{}-on-cpu", arm.name), ..arm });
+            }
+        }
+        self.arms = arms;
+        self
+    }
+}
+
 struct Builder<'a> {
     case: &'a Case,
     engine: &'a Embedded,

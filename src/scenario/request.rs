@@ -20,6 +20,10 @@ pub struct RunRequest {
     pub threads: Option<usize>,
     /// SIMD path; None: `SAMEBITS_SIMD`, else the best
     pub simd: Option<String>,
+    /// GPU: an index, a UUID, or the beginning of one; None: the CPU
+    pub device: Option<String>,
+    /// folder of compiled kernels
+    pub kernels: Option<PathBuf>,
     /// folds to run, in this order; None: all ascending
     pub folds: Option<Vec<u32>>,
     /// runs in this process, one after the other; run i > 0 writes `TRACE` with `.repeat-i` before its ending
@@ -82,6 +86,8 @@ impl RunRequest {
             market,
             threads: None,
             simd: None,
+            device: None,
+            kernels: None,
             folds: None,
             repeat: 1,
             trace: None,

@@ -16,12 +16,21 @@ pub struct TensorView<'a> {
     pub bytes: &'a [u8],
     /// a fingerprint kept up by the engine (coverage `written`)
     pub kept: Option<Fingerprint>,
+    /// the fingerprint over every byte, where the engine took it and left the bytes where they are: `bytes` is empty then
+    pub fp: Option<Fingerprint>,
 }
 
 impl<'a> TensorView<'a> {
     /// A view of plain data.
     pub fn new<T: bytemuck::NoUninit>(name: impl Into<String>, dtype: Dtype, shape: &[usize], data: &'a [T]) -> Self {
-        TensorView { name: name.into(), dtype, shape: shape.to_vec(), bytes: bytemuck::cast_slice(data), kept: None }
+        TensorView {
+            name: name.into(),
+            dtype,
+            shape: shape.to_vec(),
+            bytes: bytemuck::cast_slice(data),
+            kept: None,
+            fp: None,
+        }
     }
 
     /// As `open` declares it.
@@ -37,7 +46,13 @@ impl<'a> TensorView<'a> {
 
     /// The step fingerprint: the kept one, else over every byte.
     pub fn step_fingerprint(&self) -> Fingerprint {
-        self.kept.unwrap_or_else(|| fingerprint(self.bytes))
+        self.kept.or(self.fp).unwrap_or_else(|| fingerprint(self.bytes))
+    }
+
+    /// Every byte. Panics where the engine left them where they are: it was asked for too little.
+    pub fn whole(&self) -> &'a [u8] {
+        assert!(self.fp.is_none(), "{}: only its fingerprint was fetched", self.name);
+        self.bytes
     }
 }
 

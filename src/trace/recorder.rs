@@ -63,10 +63,10 @@ impl Recorder {
         for tensor in &report.tensors {
             body.fp.0.push((tensor.name.clone(), self.checked(moment, tensor, &report.place.to_string())?));
             if with_sha {
-                body.sha256.0.push((tensor.name.clone(), sha256(tensor.bytes)));
+                body.sha256.0.push((tensor.name.clone(), sha256(tensor.whole())));
             }
-            if self.values && tensor.bytes.len() <= VALUE_LIMIT {
-                body.values.0.push((tensor.name.clone(), to_hex(tensor.bytes)));
+            if self.values && tensor.whole().len() <= VALUE_LIMIT {
+                body.values.0.push((tensor.name.clone(), to_hex(tensor.whole())));
             }
         }
         body.metrics.0.extend(report.metrics.iter().map(|(name, x)| ((*name).to_owned(), Number::new(*x))));
@@ -85,7 +85,7 @@ impl Recorder {
     fn checked(&self, moment: Moment, tensor: &TensorView<'_>, place: &str) -> Result<Fingerprint, ObserveError> {
         let value = tensor.step_fingerprint();
         if moment != Moment::Step && tensor.kept.is_some() {
-            let full = fingerprint(tensor.bytes);
+            let full = fingerprint(tensor.whole());
             if full != value {
                 let (place, tensor) = (place.to_owned(), tensor.name.clone());
                 return Err(ObserveError::Stale { place, tensor, kept: value, full });
@@ -130,7 +130,7 @@ impl Observer for Recorder {
     }
 
     fn close(&mut self, status: Status, tensors: &[TensorView<'_>]) -> Result<(), ObserveError> {
-        let named = tensors.iter().map(|t| (t.name.clone(), sha256(t.bytes)));
+        let named = tensors.iter().map(|t| (t.name.clone(), sha256(t.whole())));
         let sha256 = Ordered(named.collect());
         let root = root(sha256.iter());
         let records = self.writer.as_ref().map_or(0, Writer::records);

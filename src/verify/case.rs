@@ -11,6 +11,8 @@ use crate::compare::verdict::{Comparison, Reason, Verdict};
 use crate::detect::evidence::{ArmEvidence, Evidence, Finding};
 use crate::detect::seed_ignored::{first_step, unmoved};
 use crate::detect::{self, DETECTORS};
+use crate::engine::cuda::compile::Compiler;
+use crate::engine::cuda::device::devices;
 use crate::engine::session::fold_facts;
 use crate::scenario::case::{Case, Engine, Need, Scope};
 use crate::scenario::mutant::Fault;
@@ -20,11 +22,11 @@ use crate::trace::reader::Trace;
 
 /// What this machine lacks for a case.
 pub fn missing(case: &Case) -> Option<String> {
-    // The CUDA engine comes with its own issue; until then no device can be used.
-    case.needs.first().map(|need| match need {
-        Need::Gpu => "no CUDA device".to_owned(),
-        Need::TwoGpus => "no two CUDA devices".to_owned(),
-        Need::Nvrtc => "no NVRTC".to_owned(),
+    let gpus = || devices().map_or(0, |all| all.len());
+    case.needs.iter().find_map(|need| match need {
+        Need::Gpu => (gpus() < 1).then(|| "no CUDA device".to_owned()),
+        Need::TwoGpus => (gpus() < 2).then(|| "no two CUDA devices".to_owned()),
+        Need::Nvrtc => Compiler::open(None).err().map(|e| e.to_string()),
     })
 }
 
@@ -81,6 +83,10 @@ fn clean(case: &Case, options: &Options<'_>) -> CaseReport {
     let plan = match plan(case, None, &runner.work) {
         Ok(plan) => plan,
         Err(e) => return CaseReport::new(case, Verdict::unverified(Reason::EngineFailed, e)),
+    };
+    let plan = match &options.device {
+        Some((device, kernels)) => plan.on_device(device, kernels),
+        None => plan,
     };
     let runs = carry_out(&plan, &runner);
     let mut report = CaseReport::new(case, Verdict::Same);

@@ -20,6 +20,8 @@ pub struct Options<'a> {
     pub slots: &'a Slots,
     /// folder for traces and checkpoints
     pub work: PathBuf,
+    /// GPU on which the embedded engine's runs are made, and the folder of its compiled kernels
+    pub device: Option<(String, PathBuf)>,
     /// green arms keep their traces
     pub keep: bool,
     /// pending goldens go here instead of beside the accepted ones

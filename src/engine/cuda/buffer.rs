@@ -170,6 +170,22 @@ impl<'a, T> Slice<'a, T> {
         Slice { address: self.address, len: self.len * size_of::<T>(), values: PhantomData }
     }
 
+    /// One value, after everything launched before.
+    pub(super) fn read_one(self, device: &Device, at: usize) -> Result<T, CudaError>
+    where
+        T: Pod,
+    {
+        assert!(at < self.len, "value {at} of {}", self.len);
+        let (mut value, from) = (T::zeroed(), self.address + (at * size_of::<T>()) as u64);
+        // SAFETY: both sides hold one value, and the host's side outlives the wait.
+        unsafe {
+            let to = std::ptr::from_mut(&mut value).cast();
+            call!("download", cuMemcpyDtoHAsync_v2(to, from, size_of::<T>(), device.stream()))?;
+        }
+        device.wait("download")?;
+        Ok(value)
+    }
+
     /// Values in it.
     pub fn len(&self) -> usize {
         self.len

@@ -41,16 +41,25 @@ impl<'a> Tensor<'a> {
     }
 }
 
-impl Kernels {
-    pub(super) fn load(device: &Rc<Device>, compiler: &Compiler) -> Result<Self, CudaError> {
-        let module = Module::load(device, compiler, &source!("fingerprint"))?;
-        let start = Function::of(&module, "fingerprint_start")?;
-        Ok(Kernels { start, blocks: Function::of(&module, "fingerprint_blocks")? })
-    }
+/// Tensors whose fingerprints are taken together, and the fingerprints.
+#[derive(Debug)]
+pub struct Prints {
+    table: Buffer<Bytes>,
+    full: u32,
+    blocks: u64,
+    sums: Buffer<[u64; 2]>,
+    /// place in the table of each tensor
+    order: Vec<usize>,
+    places: Vec<(u64, usize)>,
+}
 
-    /// Fingerprints of these tensors, read back.
-    pub fn run(&self, tensors: &[Tensor<'_>]) -> Result<Vec<Fingerprint>, CudaError> {
-        let device = self.start.device();
+fn places(tensors: &[Tensor<'_>]) -> Vec<(u64, usize)> {
+    tensors.iter().map(|t| (t.bytes.address(), t.bytes.len())).collect()
+}
+
+impl Prints {
+    /// Of these tensors.
+    pub fn new(device: &Rc<Device>, tensors: &[Tensor<'_>]) -> Result<Self, CudaError> {
         let mut blocks = 0;
         // Those without bytes come last, where no block is theirs.
         let mut order: Vec<usize> = (0..tensors.len()).collect();
@@ -63,18 +72,37 @@ impl Kernels {
         };
         let table: Vec<Bytes> = order.iter().map(entry).collect();
         let full = table.iter().filter(|b| b.length > 0).count() as u32;
-        let (table, out) = (Buffer::of(device, &table)?, Buffer::<[u64; 2]>::zeroed(device, tensors.len())?);
+        let (table, sums) = (Buffer::of(device, &table)?, Buffer::zeroed(device, tensors.len())?);
+        Ok(Prints { table, full, blocks, sums, order, places: places(tensors) })
+    }
+
+    /// As the last launch took them.
+    pub fn read(&self) -> Result<Vec<Fingerprint>, CudaError> {
+        let mut found = vec![Fingerprint::default(); self.order.len()];
+        self.order.iter().zip(self.sums.read()?).for_each(|(i, sum)| found[*i] = Fingerprint(sum));
+        Ok(found)
+    }
+}
+
+impl Kernels {
+    pub(super) fn load(device: &Rc<Device>, compiler: &Compiler) -> Result<Self, CudaError> {
+        let module = Module::load(device, compiler, &source!("fingerprint"))?;
+        let start = Function::of(&module, "fingerprint_start")?;
+        Ok(Kernels { start, blocks: Function::of(&module, "fingerprint_blocks")? })
+    }
+
+    /// Takes the fingerprints of the tensors that `prints` was made for, lent again.
+    pub fn run(&self, prints: &mut Prints, tensors: &[Tensor<'_>]) -> Result<(), CudaError> {
+        assert_eq!(prints.places, places(tensors), "the tensors that the table was made for");
         let count = u32::try_from(tensors.len()).expect("few tensors");
-        // SAFETY: the table's entries lie within borrowed buffers; the results have one place a tensor, changed by atomics.
+        let (table, sums) = (prints.table.address(), prints.sums.address());
+        // SAFETY: the table's entries are the tensors lent; the sums have one place a tensor, changed by atomics.
         unsafe {
-            self.start.over(u64::from(count), (table.address(), count, out.address()))?;
-            if blocks > 0 {
-                self.blocks.over(blocks * 32, (table.address(), full, blocks, out.address()))?;
+            self.start.over(u64::from(count), (table, count, sums))?;
+            match prints.blocks {
+                0 => Ok(()),
+                blocks => self.blocks.over(blocks * 32, (table, prints.full, blocks, sums)),
             }
         }
-        let sums = out.read()?;
-        let mut found = vec![Fingerprint::default(); tensors.len()];
-        order.iter().zip(sums).for_each(|(i, sum)| found[*i] = Fingerprint(sum));
-        Ok(found)
     }
 }

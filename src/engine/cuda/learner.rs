@@ -318,6 +318,16 @@ impl Learner {
         Ok(self.ws.loss.total().read()?[0].scaled)
     }
 
+    /// Where what lies.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The 22 tensors of a buffer in the parameters' layout, in list order.
+    pub fn tensors<'a>(&self, placed: &'a Buffer<f32>) -> Vec<Slice<'a, f32>> {
+        self.layout.tensors.iter().map(|range| placed.slice(range.clone())).collect()
+    }
+
     /// A buffer in the parameters' layout, in list order.
     pub fn listed(&self, placed: &Buffer<f32>) -> Result<Vec<f32>, CudaError> {
         Ok(self.layout.list(&placed.read()?))

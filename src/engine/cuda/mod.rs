@@ -31,3 +31,4 @@ pub mod ring;
 pub mod rules;
 pub mod sample;
 pub mod state;
+pub mod trainer;

@@ -95,6 +95,16 @@ impl Reduction {
         &self.total
     }
 
+    /// The root of the total.
+    pub fn norm(&self) -> Slice<'_, f32> {
+        self.total.all().part(std::mem::offset_of!(Total, norm))
+    }
+
+    /// The total times the scale.
+    pub fn scaled(&self) -> Slice<'_, f32> {
+        self.total.all().part(std::mem::offset_of!(Total, scaled))
+    }
+
     /// The clip factor.
     pub fn clip(&self) -> Slice<'_, f32> {
         self.total.all().part(std::mem::offset_of!(Total, k))

@@ -69,6 +69,13 @@ impl Counters {
         self.words.all().part(std::mem::offset_of!(Words, stop))
     }
 
+    /// Environment steps, updates, updates of the fold, as tensors of one element.
+    pub fn tensors(&self) -> [Slice<'_, u64>; 3] {
+        use std::mem::offset_of;
+        let places = [offset_of!(Words, env_steps), offset_of!(Words, updates), offset_of!(Words, fold_updates)];
+        places.map(|at| self.words.all().part(at))
+    }
+
     /// Where the words lie.
     pub(super) fn address(&self) -> u64 {
         self.words.address()

@@ -17,7 +17,8 @@ use crate::engine::cuda::buffer::Buffer;
 use crate::engine::cuda::device::Device;
 use crate::engine::cuda::environment::{Accounts, Collected, Rule, Trail};
 use crate::engine::cuda::error::CudaError;
-use crate::engine::cuda::fingerprint::Tensor;
+use crate::engine::cuda::fingerprint::{Prints, Tensor};
+use crate::engine::cuda::finite::Search;
 use crate::engine::cuda::gemm::{self, Epilogue, Operand};
 use crate::engine::cuda::kernels::Kernels;
 use crate::engine::cuda::learner::Learner;
@@ -362,9 +363,9 @@ impl Engine for Cuda {
 
     fn first_not_finite(&self, tensors: &[Vec<f32>]) -> Computed<Option<(u64, u64)>> {
         let counters = self.counters(Words::start())?;
-        for (order, tensor) in tensors.iter().enumerate() {
-            self.kernels.finite.look(self.of(tensor)?.all(), order as u64, &counters)?;
-        }
+        let held = tensors.iter().map(|t| self.of(t)).collect::<Result<Vec<_>, _>>()?;
+        let slices: Vec<_> = held.iter().map(Buffer::all).collect();
+        self.kernels.finite.run(&Search::new(&self.device, 0, &slices)?, &slices, &counters)?;
         Ok(counters.read()?.not_finite().map(|(tensor, element)| (tensor, element as u64)))
     }
 
@@ -396,8 +397,11 @@ impl Engine for Cuda {
     }
 
     fn fingerprint(&self, bytes: &[u8]) -> Computed<Fingerprint> {
-        let tensor = self.of(bytes)?;
-        Ok(self.kernels.fingerprint.run(&[Tensor::of(tensor.all())])?[0])
+        let held = self.of(bytes)?;
+        let tensor = [Tensor::of(held.all())];
+        let mut prints = Prints::new(&self.device, &tensor)?;
+        self.kernels.fingerprint.run(&mut prints, &tensor)?;
+        Ok(prints.read()?[0])
     }
 }
 
