@@ -96,6 +96,20 @@ fn unsafe_stays_in_simd() {
     }
 }
 
+/// Would fail if a kernel had no launcher of its name.
+#[test]
+fn kernels_and_launchers_are_pairs() {
+    let mut found = Vec::new();
+    files(&root().join("kernels"), ".cu", &mut found);
+    assert!(!found.is_empty());
+    for kernel in found {
+        let stem = kernel.file_stem().unwrap().to_string_lossy().into_owned();
+        let launcher = root().join(format!("src/engine/cuda/{stem}.rs"));
+        let text = fs::read_to_string(&launcher).unwrap_or_else(|e| panic!("{}: {e}", launcher.display()));
+        assert!(text.contains(&format!("source!(\"{stem}\")")), "{stem}.rs does not launch kernels/{stem}.cu");
+    }
+}
+
 /// Would fail if work were left behind under a promise.
 #[test]
 fn nothing_is_left_for_later() {

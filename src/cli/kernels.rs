@@ -1,10 +1,13 @@
 //! `samebits kernels`: compiles every kernel without a GPU, and holds its instructions against the contract's rule 1.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
 use super::Failure;
 use super::table::aligned;
 use crate::compare::verdict::exit;
 use crate::engine::cuda::compile::Compiler;
-use crate::engine::cuda::kernels::sources;
+use crate::engine::cuda::kernels::{for_each_source, sources};
 use crate::engine::cuda::ptx::violations;
 use crate::{say, tell};
 
@@ -32,22 +35,26 @@ fn target(text: &str) -> Result<(u32, u32), String> {
 pub fn main(args: Args) -> Result<u8, Failure> {
     let compiler = Compiler::open(None).map_err(Failure::unverified)?;
     let targets = if args.targets.is_empty() { TARGETS.to_vec() } else { args.targets };
-    let (mut rows, mut broken) =
-        (vec![["architecture", "files", "machine code"].map(str::to_owned).to_vec()], Vec::new());
-    let sources = sources();
-    for target in &targets {
-        let mut bytes = 0;
-        for source in &sources {
-            let ptx = compiler.ptx(source, *target).map_err(Failure::unverified)?;
-            let may_fuse = source.text.contains("#define CONTRACT_FUSES");
-            broken.extend(violations(&ptx, may_fuse).into_iter().map(|v| format!("kernels/{}.cu, {v}", source.stem)));
-            bytes += compiler.cubin(source, *target).map_err(Failure::unverified)?.len();
-        }
+    let bar = indicatif::ProgressBar::new((targets.len() * sources().len()) as u64);
+    let (bytes, broken) = (Mutex::new(BTreeMap::<(u32, u32), usize>::new()), Mutex::new(BTreeSet::new()));
+    for_each_source(&targets, |source, target| {
+        let ptx = compiler.ptx(source, target)?;
+        let may_fuse = source.text.contains("#define CONTRACT_FUSES");
+        let found = violations(&ptx, may_fuse).into_iter().map(|v| format!("kernels/{}.cu, {v}", source.stem));
+        broken.lock().unwrap_or_else(PoisonError::into_inner).extend(found);
+        let code = compiler.cubin(source, target)?.len();
+        *bytes.lock().unwrap_or_else(PoisonError::into_inner).entry(target).or_default() += code;
+        bar.inc(1);
+        Ok(())
+    })
+    .map_err(Failure::unverified)?;
+    bar.finish_and_clear();
+    let (bytes, broken) = (bytes.into_inner().unwrap_or_default(), broken.into_inner().unwrap_or_default());
+    let mut rows = vec![["architecture", "files", "machine code"].map(str::to_owned).to_vec()];
+    rows.extend(bytes.iter().map(|(target, bytes)| {
         let name = format!("sm_{}{}", target.0, target.1);
-        rows.push(vec![name, sources.len().to_string(), format!("{} KiB", bytes / 1024)]);
-    }
-    broken.sort();
-    broken.dedup();
+        vec![name, sources().len().to_string(), format!("{} KiB", bytes / 1024)]
+    }));
     let (major, minor) = compiler.version;
     if args.json {
         let nvrtc = format!("{major}.{minor}");

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::checkpoint::{self, Checkpoint, CheckpointError, FoldResult, Manifest};
-use super::cuda::trainer::{CudaTrainer, Gpu};
+use super::cuda::held::Gpu;
+use super::cuda::trainer::CudaTrainer;
 use super::error::{EngineError, NotFinite};
 use super::evaluator::Evaluation;
 use super::folds::Fold;
@@ -279,6 +280,7 @@ impl<'a> Running<'a> {
     fn fold_end(&mut self, i: usize, trainer: &mut dyn Training) -> Result<(), Stop> {
         let cycles = self.session.settings().training.cycles;
         let evaluation = self.evaluate(trainer, cycles)?;
+        trainer.fetch(Wanted::Bytes)?;
         let updates = trainer.fold_updates();
         let metrics = evaluation.map(|e| e.metrics);
         self.finished.push(FoldResult { fold: self.session.folds[i].index, updates, metrics });

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::checkpoint::{self, Checkpoint, CheckpointError, Manifest};
 use super::cpu::{Cpu, Faults, SimdPath};
-use super::cuda::trainer::Gpu;
+use super::cuda::held::Gpu;
 use super::error::EngineError;
 use super::folds::{Fold, folds};
 use super::market::{self, ReadOptions};

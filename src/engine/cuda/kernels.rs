@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::rc::Rc;
 
+use rayon::prelude::*;
+
 use super::compile::{Compiler, Source, source};
 use super::device::Device;
 use super::error::CudaError;
@@ -48,6 +50,10 @@ impl Kernels {
     /// Compiles what is not kept below `kept`, and loads all of it.
     pub fn load(device: &Rc<Device>, kept: Option<&Path>) -> Result<Self, CudaError> {
         let c = &Compiler::open(kept)?;
+        if kept.is_some() {
+            // By as many threads as there are; each module below then finds its code kept.
+            for_each_source(&[device.name.capability], |source, target| c.cubin(source, target).map(|_| ()))?;
+        }
         Ok(Kernels {
             gemm: gemm::Kernels::load(device, c)?,
             heads: heads::Kernels::load(device, c)?,
@@ -65,6 +71,16 @@ impl Kernels {
             rules: rules::Kernels::load(device, c)?,
         })
     }
+}
+
+/// Calls `work` for every source and target, on as many threads as there are. With several errors, one of them.
+pub fn for_each_source<F>(targets: &[(u32, u32)], work: F) -> Result<(), CudaError>
+where
+    F: Fn(&Source, (u32, u32)) -> Result<(), CudaError> + Sync,
+{
+    let sources = sources();
+    let items: Vec<(&Source, (u32, u32))> = targets.iter().flat_map(|t| sources.iter().map(move |s| (s, *t))).collect();
+    items.par_iter().try_for_each(|(source, target)| work(source, *target))
 }
 
 /// Every source, each tile shape of the products one, for those who compile without a device.

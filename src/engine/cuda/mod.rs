@@ -18,6 +18,7 @@ pub mod finite;
 pub mod gather;
 pub mod gemm;
 pub mod heads;
+pub mod held;
 pub mod init;
 pub mod kernels;
 mod launch;
