@@ -57,6 +57,9 @@ pub struct Args {
     /// Train on this GPU instead of the CPU: an index, a UUID, or the beginning of one
     #[arg(long)]
     pub device: Option<String>,
+    /// On the GPU: cycles of one graph launch; 0 for no graphs [default: as many as fit, up to 8]
+    #[arg(long, value_name = "CYCLES", requires = "device")]
+    pub graph: Option<u64>,
     /// Run these folds only, in this order: `2` or `1,0`
     #[arg(long, value_name = "FOLDS", value_delimiter = ',')]
     pub folds: Option<Vec<u32>>,
@@ -175,6 +178,7 @@ fn request(args: &Args, case: &Case) -> Result<RunRequest, Failure> {
     }
     if let Some(device) = &args.device {
         (request.device, request.kernels) = (Some(device.clone()), Some(workspace::kernels()));
+        request.graph = args.graph;
     }
     request.folds = args.folds.clone().or(request.folds);
     if let Some(folder) = &args.checkpoint {

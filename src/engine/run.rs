@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::checkpoint::{self, Checkpoint, CheckpointError, FoldResult, Manifest};
 use super::cuda::held::Gpu;
-use super::cuda::trainer::CudaTrainer;
+use super::cuda::trainer::{CudaTrainer, Reports};
 use super::error::{EngineError, NotFinite};
 use super::evaluator::Evaluation;
 use super::folds::Fold;
@@ -132,7 +132,12 @@ impl<'a> Running<'a> {
         let level = self.observer.level();
         let (fault, keep) = (s.request.fault.clone(), level != Level::Off);
         if let Some(gpu) = &s.gpu {
-            return Ok(Box::new(CudaTrainer::start(gpu, s.settings(), fold.clone(), carried, keep)?));
+            let reports = match level {
+                Level::Off => Reports::None,
+                Level::Step if !self.observer.values() => Reports::Fingerprints,
+                _ => Reports::Bytes,
+            };
+            return Ok(Box::new(CudaTrainer::start(gpu, s.settings(), fold.clone(), carried, reports)?));
         }
         let ground = Ground { settings: s.settings(), market: &s.market, cpu: &s.cpu, fault, keep };
         Ok(Box::new(Trainer::start(ground, fold.clone(), carried, s.ledger(level))))

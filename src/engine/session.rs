@@ -191,7 +191,8 @@ fn gpu(request: &RunRequest, market: &Market) -> Result<Option<Gpu>, EngineError
             "level op is the CPU's so far; leave out --device, or take level tensor".into(),
         ));
     }
-    Ok(Some(Gpu::open(device, request.kernels.as_deref(), market)?))
+    let cycles = request.graph_cycles().map_err(EngineError::Request)?;
+    Ok(Some(Gpu::open(device, request.kernels.as_deref(), market, cycles)?))
 }
 
 fn market_digest(m: &Market) -> Digest {

@@ -128,7 +128,7 @@ pub fn resolve(case: &Case, engine: &Embedded, fault: Option<&Fault>, facts: &Fa
 }
 
 impl Plan {
-    /// The same plan on a GPU. What varies the CPU stays there, so that both engines are compared; so does level `op`. A
+    /// The same plan on a GPU, with arms for graphs of other lengths. What varies the CPU stays there, so that both engines are compared; so does level `op`. A
     /// resume is made on both, from the GPU's checkpoint.
     pub fn on_device(mut self, device: &str, kernels: &Path) -> Self {
         let mut arms = Vec::new();
@@ -140,6 +140,11 @@ impl Plan {
             }
             let mut on_gpu = arm.clone();
             (on_gpu.request.device, on_gpu.request.kernels) = (Some(device.to_owned()), Some(kernels.to_owned()));
+            if arm.kind == ArmKind::Base {
+                arms.push(on_gpu.clone());
+                arms.extend(graph_arms(&on_gpu));
+                continue;
+            }
             arms.push(on_gpu);
             if matches!(arm.kind, ArmKind::Resume { .. }) {
                 arms.push(Arm { name: format!("{}-on-cpu", arm.name), ..arm });
@@ -148,6 +153,20 @@ impl Plan {
         self.arms = arms;
         self
     }
+}
+
+/// The base run without graphs, with one cycle a launch, and with as many as fit below 65.
+fn graph_arms(base: &Arm) -> Vec<Arm> {
+    let fits = |k: &u64| RunRequest { graph: Some(*k), ..base.request.clone() }.graph_cycles().is_ok();
+    let most = (1..=64).rev().find(fits).unwrap_or(1);
+    let mut cycles = vec![0, 1, most];
+    cycles.dedup();
+    let arm = |k: u64| {
+        let name = if k == 0 { "graph-off".to_owned() } else { format!("graph-{k}") };
+        let request = RunRequest { graph: Some(k), checkpoints: None, ..base.request.clone() };
+        Arm { name, kind: ArmKind::Process, relation: Relation::Same(Scope::default()), request }
+    };
+    cycles.into_iter().map(arm).collect()
 }
 
 struct Builder<'a> {

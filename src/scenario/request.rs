@@ -22,6 +22,8 @@ pub struct RunRequest {
     pub simd: Option<String>,
     /// GPU: an index, a UUID, or the beginning of one; None: the CPU
     pub device: Option<String>,
+    /// cycles of one graph launch on the GPU; 0: no graphs; None: as many as fit, up to [`GRAPH_CYCLES`]
+    pub graph: Option<u64>,
     /// folder of compiled kernels
     pub kernels: Option<PathBuf>,
     /// folds to run, in this order; None: all ascending
@@ -78,7 +80,35 @@ impl Cut {
 /// Default of `--trace-limit`: 4 GiB before compression.
 pub const TRACE_LIMIT: u64 = 4 << 30;
 
+/// Most cycles of a launch that is not asked for.
+pub const GRAPH_CYCLES: u64 = 8;
+
+/// Greatest common divisor; that with 0 is the other.
+pub fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
 impl RunRequest {
+    /// Cycles of a graph launch; None for no graphs. They divide the cycles of a fold, and those between evaluations and
+    /// checkpoints, since state is looked at between launches only.
+    ///
+    /// # Errors
+    /// What does not fit, with what would.
+    pub fn graph_cycles(&self) -> Result<Option<u64>, String> {
+        let s = &self.settings;
+        let every = self.checkpoints.iter().flat_map(|c| c.every.into_iter().chain(c.cuts.iter().map(|c| c.cycle)));
+        let fits = every.chain([s.evaluation.every]).fold(s.training.cycles, common_divisor);
+        match self.graph {
+            Some(0) => Ok(None),
+            Some(k) if fits.is_multiple_of(k) => Ok(Some(k)),
+            Some(k) => Err(format!(
+                "{k} cycles a graph launch do not divide the cycles of a fold, or those between evaluations or checkpoints; \
+                 divisors of {fits} do"
+            )),
+            None => Ok((1..=GRAPH_CYCLES).rev().find(|k| fits.is_multiple_of(*k))),
+        }
+    }
+
     /// A plain run of settings.
     pub fn new(settings: Settings, market: Option<PathBuf>) -> Self {
         RunRequest {
@@ -87,6 +117,7 @@ impl RunRequest {
             threads: None,
             simd: None,
             device: None,
+            graph: None,
             kernels: None,
             folds: None,
             repeat: 1,

@@ -129,6 +129,15 @@ impl<T: Pod> Buffer<T> {
         ranges.iter().map(part).collect()
     }
 
+    /// What lies before and after a place, to be written.
+    pub fn halves_mut(&mut self, at: usize) -> [SliceMut<'_, T>; 2] {
+        let part = |range: Range<usize>| {
+            let Slice { address, len, .. } = self.slice(range);
+            SliceMut { address, len, values: PhantomData }
+        };
+        [part(0..at), part(at..self.len)]
+    }
+
     /// Everything, to be read.
     pub fn all(&self) -> Slice<'_, T> {
         self.slice(0..self.len)

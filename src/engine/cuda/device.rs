@@ -147,6 +147,16 @@ impl Device {
         self.stream
     }
 
+    /// Asks for errors of what was launched, without waiting for it.
+    pub fn poll(&self, phase: &'static str) -> Result<(), CudaError> {
+        // SAFETY: the stream is open as long as `self`.
+        let answer = unsafe { sys::cuStreamQuery(self.stream) };
+        if answer as u32 == sys::CUresult::CUDA_ERROR_NOT_READY as u32 {
+            return Ok(());
+        }
+        driver::check(answer, "cuStreamQuery", phase)
+    }
+
     /// Waits for everything launched so far; errors of earlier launches show here.
     pub fn wait(&self, phase: &'static str) -> Result<(), CudaError> {
         // SAFETY: the stream is open as long as `self`.

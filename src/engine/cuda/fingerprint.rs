@@ -47,6 +47,7 @@ pub struct Prints {
     table: Buffer<Bytes>,
     full: u32,
     blocks: u64,
+    /// `[slots, tensors]`, in the table's order
     sums: Buffer<[u64; 2]>,
     /// place in the table of each tensor
     order: Vec<usize>,
@@ -58,8 +59,8 @@ fn places(tensors: &[Tensor<'_>]) -> Vec<(u64, usize)> {
 }
 
 impl Prints {
-    /// Of these tensors.
-    pub fn new(device: &Rc<Device>, tensors: &[Tensor<'_>]) -> Result<Self, CudaError> {
+    /// Of these tensors, with room for `slots` takings.
+    pub fn new(device: &Rc<Device>, tensors: &[Tensor<'_>], slots: usize) -> Result<Self, CudaError> {
         let mut blocks = 0;
         // Those without bytes come last, where no block is theirs.
         let mut order: Vec<usize> = (0..tensors.len()).collect();
@@ -72,15 +73,26 @@ impl Prints {
         };
         let table: Vec<Bytes> = order.iter().map(entry).collect();
         let full = table.iter().filter(|b| b.length > 0).count() as u32;
-        let (table, sums) = (Buffer::of(device, &table)?, Buffer::zeroed(device, tensors.len())?);
+        let (table, sums) = (Buffer::of(device, &table)?, Buffer::zeroed(device, slots * tensors.len())?);
         Ok(Prints { table, full, blocks, sums, order, places: places(tensors) })
     }
 
-    /// As the last launch took them.
-    pub fn read(&self) -> Result<Vec<Fingerprint>, CudaError> {
+    /// As they were taken last into a slot.
+    pub fn read(&self, slot: usize) -> Result<Vec<Fingerprint>, CudaError> {
+        let n = self.order.len();
+        Ok(self.listed(&self.sums.read_range(slot * n..(slot + 1) * n)?))
+    }
+
+    /// A slot's sums in the order of the tensors.
+    pub fn listed(&self, sums: &[[u64; 2]]) -> Vec<Fingerprint> {
         let mut found = vec![Fingerprint::default(); self.order.len()];
-        self.order.iter().zip(self.sums.read()?).for_each(|(i, sum)| found[*i] = Fingerprint(sum));
-        Ok(found)
+        self.order.iter().zip(sums).for_each(|(i, sum)| found[*i] = Fingerprint(*sum));
+        found
+    }
+
+    /// All slots, for a copy to the host.
+    pub(super) fn sums(&self) -> &Buffer<[u64; 2]> {
+        &self.sums
     }
 }
 
@@ -91,11 +103,12 @@ impl Kernels {
         Ok(Kernels { start, blocks: Function::of(&module, "fingerprint_blocks")? })
     }
 
-    /// Takes the fingerprints of the tensors that `prints` was made for, lent again.
-    pub fn run(&self, prints: &mut Prints, tensors: &[Tensor<'_>]) -> Result<(), CudaError> {
+    /// Takes the fingerprints of the tensors that `prints` was made for, lent again, into a slot.
+    pub fn run(&self, prints: &mut Prints, tensors: &[Tensor<'_>], slot: usize) -> Result<(), CudaError> {
         assert_eq!(prints.places, places(tensors), "the tensors that the table was made for");
         let count = u32::try_from(tensors.len()).expect("few tensors");
-        let (table, sums) = (prints.table.address(), prints.sums.address());
+        let n = tensors.len();
+        let (table, sums) = (prints.table.address(), prints.sums.slice(slot * n..(slot + 1) * n).address());
         // SAFETY: the table's entries are the tensors lent; the sums have one place a tensor, changed by atomics.
         unsafe {
             self.start.over(u64::from(count), (table, count, sums))?;

@@ -29,15 +29,22 @@ pub struct Gpu {
     pub(super) device: Rc<Device>,
     pub(super) kernels: Rc<Kernels>,
     pub(super) bars: Bars,
+    /// cycles of a graph launch; None: no graphs
+    pub(super) graph_cycles: Option<u64>,
 }
 
 impl Gpu {
-    /// Opens a device; compiled kernels are kept below `kept`.
-    pub fn open(wanted: &str, kept: Option<&Path>, market: &Market) -> Result<Self, CudaError> {
+    /// Opens a device; compiled kernels are kept below `kept`. `graph_cycles` cycles are one launch; None: no graphs.
+    pub fn open(
+        wanted: &str,
+        kept: Option<&Path>,
+        market: &Market,
+        graph_cycles: Option<u64>,
+    ) -> Result<Self, CudaError> {
         let device = Device::open(wanted)?;
         let kernels = Rc::new(Kernels::load(&device, kept)?);
         let bars = Bars::new(&device, &market.features, [&market.ret, &market.cost, &market.vol])?;
-        Ok(Gpu { device, kernels, bars })
+        Ok(Gpu { device, kernels, bars, graph_cycles })
     }
 
     /// What an identity notes of it.
@@ -87,7 +94,8 @@ pub(super) struct Held {
 pub(super) const COLLECTOR_TENSORS: u64 = 2;
 
 impl Held {
-    pub fn new(gpu: &Gpu, settings: &Settings, state: &State) -> Result<Self, CudaError> {
+    /// With room for the fingerprints of `slots` steps.
+    pub fn new(gpu: &Gpu, settings: &Settings, state: &State, slots: usize) -> Result<Self, CudaError> {
         let (device, dimensions) = (&gpu.device, settings.engine.size.dimensions());
         let (t, n, b) = (&settings.training, dimensions.environments, dimensions.batch);
         let flat = [state.online.parameters(), state.target.parameters(), &state.m, &state.v];
@@ -117,8 +125,8 @@ impl Held {
             Search::new(device, COLLECTOR_TENSORS, &gradient_floats(&learner, b))?,
             Search::new(device, COLLECTOR_TENSORS + GRADIENT_TENSORS, &weight_floats(&learner))?,
         ];
-        let prints =
-            Prints::new(device, &listed(&learner, &ring, &accounts, &counters, &streams, &collector, &rows, b))?;
+        let list = listed(&learner, &ring, &accounts, &counters, &streams, &collector, &rows, b);
+        let prints = Prints::new(device, &list, slots)?;
         let mut held = Held {
             tree: Tree::new(device, dimensions.rows)?,
             owner: Buffer::zeroed(device, dimensions.rows)?,

@@ -9,8 +9,8 @@ use super::compile::{Compiler, Source, source};
 use super::device::Device;
 use super::error::CudaError;
 use super::{
-    adam, bias_gradient, environment, evaluate, fingerprint, finite, gather, gemm, heads, init, loss, reduce, rules,
-    sample,
+    adam, bias_gradient, environment, evaluate, fingerprint, finite, gather, gemm, heads, init, log, loss, reduce,
+    rules, sample,
 };
 
 /// Every kernel, by file.
@@ -20,6 +20,8 @@ pub struct Kernels {
     pub gemm: gemm::Kernels,
     /// heads
     pub heads: heads::Kernels,
+    /// what a step leaves for the host
+    pub log: log::Kernels,
     /// loss
     pub loss: loss::Kernels,
     /// sums, norm
@@ -57,6 +59,7 @@ impl Kernels {
         Ok(Kernels {
             gemm: gemm::Kernels::load(device, c)?,
             heads: heads::Kernels::load(device, c)?,
+            log: log::Kernels::load(device, c)?,
             loss: loss::Kernels::load(device, c)?,
             reduce: reduce::Kernels::load(device, c)?,
             bias_gradient: bias_gradient::Kernels::load(device, c)?,
@@ -88,6 +91,7 @@ pub fn sources() -> Vec<Source> {
     let mut all: Vec<Source> = gemm::TILES.iter().map(gemm::Tile::source).collect();
     all.extend([
         source!("heads"),
+        source!("log"),
         source!("loss"),
         source!("reduce"),
         source!("bias_gradient"),

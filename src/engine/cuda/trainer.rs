@@ -3,23 +3,24 @@
 //!
 //! The host keeps a mirror of the state, which is what is loaded, saved and shown; on the device it lives in the layouts of
 //! the kernels. Between two fetches the mirror is old, and only fingerprints are shown.
-//! Not built yet: graphs (each kernel is launched by itself, and the host waits after each step to learn of rule 11).
+//! With graphs, K whole cycles are one launch; their steps are then reported from its log, while the device is K cycles
+//! ahead, so bytes are fetched between launches only. Without, each kernel is launched by itself, and the host waits after
+//! each step to learn of rule 11.
+
+use std::collections::VecDeque;
 
 use super::buffer::{Buffer, Slice};
-use super::environment::{Collected, Rule};
+use super::environment::Rule;
 use super::error::CudaError;
 use super::evaluate::Rollout;
-use super::gather::Gathered;
 use super::held::{
-    COLLECTOR_TENSORS, Collector, GRADIENT_TENSORS, Gpu, Held, collector_floats, float_name, gradient_floats, listed,
-    weight_floats,
+    COLLECTOR_TENSORS, GRADIENT_TENSORS, Gpu, Held, collector_floats, float_name, gradient_floats, weight_floats,
 };
-use super::kernels::Kernels;
+use super::launches::{Launches, Logged};
 use super::learner::{Activations, forward};
-use super::sample::{Draw, Renewed};
 use super::state::{Counters, Words};
+use super::steps::Ground;
 use crate::bits::philox::threshold_of;
-use crate::bits::rounding::power;
 use crate::digest::fingerprint::Fingerprint;
 use crate::engine::cpu::Q_VALUES;
 use crate::engine::error::NotFinite;
@@ -28,8 +29,20 @@ use crate::engine::folds::Fold;
 use crate::engine::state::State;
 use crate::engine::trainer::{COLLECTOR_RESULTS, OBSERVATION, result_tensors, starting};
 use crate::engine::training::{Stop, Training, Wanted};
-use crate::scenario::settings::{ReplayKind, Settings};
+use crate::scenario::request::common_divisor;
+use crate::scenario::settings::Settings;
 use crate::trace::observer::{OpView, TensorView};
+
+/// What of each step is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reports {
+    /// nothing
+    None,
+    /// a fingerprint of each tensor
+    Fingerprints,
+    /// every byte
+    Bytes,
+}
 
 /// Results of a step on the host, in list order.
 #[derive(Debug, Default)]
@@ -40,12 +53,19 @@ struct Results {
 /// A fold in training on a GPU.
 #[derive(Debug)]
 pub struct CudaTrainer<'a> {
-    gpu: &'a Gpu,
-    settings: &'a Settings,
+    ground: Ground<'a>,
     fold: Fold,
-    rule: Rule,
     mirror: State,
+    /// before `held`, whose addresses its graph has: dropped first
+    launches: Option<Launches>,
     held: Held,
+    /// cycles of a graph launch; None: each kernel is launched by itself
+    graph_cycles: Option<u64>,
+    with_prints: bool,
+    /// steps of the last launch that were not reported yet
+    logged: VecDeque<Logged>,
+    /// where the last launch stopped
+    halt: Option<NotFinite>,
     /// fingerprints of state and results, as of the last fetch
     prints: Vec<Fingerprint>,
     results: Results,
@@ -56,25 +76,29 @@ pub struct CudaTrainer<'a> {
 }
 
 impl<'a> CudaTrainer<'a> {
-    /// A fold at its start. `carried` holds what continues under `folds.start = carry`; `keep` shows the replay's
-    /// fingerprints as kept.
+    /// A fold at its start. `carried` holds what continues under `folds.start = carry`.
     pub fn start(
         gpu: &'a Gpu,
         settings: &'a Settings,
         fold: Fold,
         carried: Option<State>,
-        keep: bool,
+        reports: Reports,
     ) -> Result<Self, CudaError> {
-        let mirror = starting(settings, &fold, None, keep, carried);
-        let held = Held::new(gpu, settings, &mirror)?;
-        let rule = rule(settings, &fold, &mirror);
+        let mirror = starting(settings, &fold, None, reports != Reports::None, carried);
+        // Reports of bytes at each step need a state that stands still there.
+        let graph_cycles = gpu.graph_cycles.filter(|_| reports != Reports::Bytes);
+        let held = Held::new(gpu, settings, &mirror, slots(settings, graph_cycles))?;
+        let ground = ground(gpu, settings, &fold, &mirror);
         let mut trainer = CudaTrainer {
-            gpu,
-            settings,
+            ground,
             fold,
-            rule,
             mirror,
+            launches: None,
             held,
+            graph_cycles,
+            with_prints: reports == Reports::Fingerprints,
+            logged: VecDeque::new(),
+            halt: None,
             prints: Vec::new(),
             results: Results::default(),
             current: false,
@@ -85,90 +109,63 @@ impl<'a> CudaTrainer<'a> {
         Ok(trainer)
     }
 
-    fn kernels(&self) -> &'a Kernels {
-        &self.gpu.kernels
-    }
-
-    fn step_environments(&mut self) -> Result<(), CudaError> {
-        let (k, bars) = (self.kernels(), &self.gpu.bars);
-        let Held { learner, ring, tree, accounts, collector, counters, searches, .. } = &mut self.held;
-        k.environment.observe(accounts, bars, collector.observation.all_mut(), counters.stop())?;
-        let (x, n) = (collector.observation.all(), accounts.len());
-        forward(k, &learner.online, x, n, &mut collector.activations, counters.stop())?;
-        k.finite.run(&searches[0], &collector_floats(collector), counters)?;
-        let Collector { activations, explores, actions, rewards, .. } = collector;
-        let out = Collected { explores: explores.all_mut(), actions: actions.all_mut(), rewards: rewards.all_mut() };
-        k.environment.collect((accounts, ring), bars, &self.rule, activations.q.all(), out, counters)?;
-        k.environment.count_env_step(counters)?;
-        k.sample.open(ring, tree, counters)?;
-        (self.current, self.collected) = (false, true);
+    /// The cycles of the next launch, and how it went.
+    fn launch(&mut self) -> Result<(), Stop> {
+        let Some(cycles) = self.graph_cycles else { return Ok(()) };
+        if self.launches.is_none() {
+            let with_prints = self.with_prints;
+            self.launches = Some(Launches::capture(&self.ground, &mut self.held, cycles, with_prints)?);
+        }
+        let Some(launches) = &mut self.launches else { return Ok(()) };
+        self.logged = launches.run(&self.ground, &self.held)?.into();
+        self.current = false;
+        if self.logged.iter().any(|l| l.entry.stop != 0) {
+            self.halt = self.not_finite()?;
+        }
         Ok(())
     }
 
-    fn sample(&mut self) -> Result<(), CudaError> {
-        let (k, t) = (self.kernels(), &self.settings.training);
-        let Held { learner, ring, tree, rows, largest, counters, .. } = &mut self.held;
-        let draw = Draw {
-            key: self.mirror.streams.sample,
-            beta: (t.replay == ReplayKind::Prioritized).then_some(t.beta),
-            rows: rows.all_mut(),
-            weights: learner.sampled.weights.all_mut(),
-            largest,
-            drawn: None,
-        };
-        k.sample.draw(ring, tree, draw, counters)?;
-        let (b, s) = (rows.len(), &mut learner.sampled);
-        let mut both = s.obs.parts_mut(&[0..b * OBSERVATION, b * OBSERVATION..2 * b * OBSERVATION]).into_iter();
-        let (Some(obs), Some(next_obs)) = (both.next(), both.next()) else { return Ok(()) };
-        let (actions, returns, done) = (s.actions.all_mut(), s.returns.all_mut(), s.done.all_mut());
-        let out = Gathered { obs, next_obs, actions, returns, done };
-        k.gather.run(ring, self.gpu.bars.columns(), rows.all(), t.gamma as f32, out, counters.stop())
-    }
-
-    fn learn(&mut self) -> Result<(), CudaError> {
-        self.sample()?;
-        let (k, t, b) = (self.kernels(), &self.settings.training, self.held.rows.len());
-        let Held { learner, ring, tree, owner, rows, counters, schedule, searches, .. } = &mut self.held;
-        learner.gradients(power(t.gamma, t.n_step as u64) as f32, counters.stop())?;
-        k.finite.run(&searches[1], &gradient_floats(learner, b), counters)?;
-        learner.apply(schedule, counters)?;
-        if t.replay == ReplayKind::Prioritized {
-            let new = Renewed::Deltas(learner.ws.delta.all(), t.epsilon_priority as f32, t.alpha);
-            k.sample.renew((ring, tree), rows.all(), new, owner, counters.stop())?;
+    /// The next step of the launch under way.
+    fn next_logged(&mut self) -> Result<(), Stop> {
+        let Some(Logged { entry, prints }) = self.logged.pop_front() else { return Ok(()) };
+        if let Some(halt) = self.halt.take_if(|h| h.step == self.mirror.fold_updates) {
+            self.logged.clear();
+            return Err(Stop::NotFinite(halt));
         }
-        k.environment.count_update(counters)?;
-        k.finite.run(&searches[2], &weight_floats(learner), counters)?;
-        self.current = false;
+        self.loss_and_norm = (entry.loss, entry.norm);
+        self.prints = prints;
+        self.mirror.fold_updates += 1;
         Ok(())
     }
 
     /// What rule 11 found, if it did.
     fn check(&mut self) -> Result<(), Stop> {
+        self.mirror.fold_updates = self.held.counters.read()?.fold_updates;
+        self.not_finite()?.map_or(Ok(()), |found| Err(Stop::NotFinite(found)))
+    }
+
+    fn not_finite(&self) -> Result<Option<NotFinite>, CudaError> {
         let words = self.held.counters.read()?;
-        self.mirror.fold_updates = words.fold_updates;
-        let Some((order, element)) = words.not_finite() else { return Ok(()) };
+        let Some((order, element)) = words.not_finite() else { return Ok(None) };
         let names: Vec<String> = self.mirror.online.shape().tensors().into_iter().map(|(name, ..)| name).collect();
         let learner = &self.held.learner;
         let mut floats: Vec<Slice<'_, f32>> = collector_floats(&self.held.collector).to_vec();
         floats.extend(gradient_floats(learner, self.held.rows.len()));
         floats.extend(weight_floats(learner));
         let in_weights = order >= COLLECTOR_TENSORS + GRADIENT_TENSORS;
-        Err(Stop::NotFinite(NotFinite {
+        Ok(Some(NotFinite {
             fold: self.fold.index,
             step: words.fold_updates - u64::from(in_weights),
             tensor: float_name(order, &names),
             element,
-            bits: floats[order as usize].read_one(&self.gpu.device, element)?.to_bits(),
+            bits: floats[order as usize].read_one(&self.ground.gpu.device, element)?.to_bits(),
         }))
     }
 
     fn take_prints(&mut self) -> Result<(), CudaError> {
-        let b = self.held.rows.len();
-        let Held { learner, ring, accounts, counters, streams, collector, rows, prints, .. } = &mut self.held;
-        let list = listed(learner, ring, accounts, counters, streams, collector, rows, b);
-        self.gpu.kernels.fingerprint.run(prints, &list)?;
-        self.prints = prints.read()?;
-        self.loss_and_norm = (learner.loss_value()?, learner.norm()?.norm);
+        self.held.take_prints(&self.ground, 0)?;
+        self.prints = self.held.prints.read(0)?;
+        self.loss_and_norm = (self.held.learner.loss_value()?, self.held.learner.norm()?.norm);
         Ok(())
     }
 
@@ -205,9 +202,10 @@ impl<'a> CudaTrainer<'a> {
     }
 
     fn evaluation(&mut self, rows: usize) -> Result<Evaluation, CudaError> {
-        let (k, bars, window) = (self.kernels(), &self.gpu.bars, self.fold.validation.clone());
+        let Ground { gpu, settings, .. } = self.ground;
+        let (k, bars, window) = (&gpu.kernels, &gpu.bars, self.fold.validation.clone());
         let count = window.len() - 1;
-        let (device, layout) = (&self.gpu.device, self.held.learner.layout());
+        let (device, layout) = (&gpu.device, self.held.learner.layout());
         let net = &self.held.learner.online;
         // A counter of its own: an evaluation is not stopped by what training found, nor stops it.
         let counters = Counters::new(device, Words::start())?;
@@ -230,7 +228,7 @@ impl<'a> CudaTrainer<'a> {
             k.evaluate.step(&mut rollout, bars, out.q.all())?;
         }
         let (rewards, turnover) = (rollout.rewards.read()?, rollout.turnover.read()?);
-        let metrics = Metrics::new(&rewards, &turnover, self.settings.market.bars_per_year);
+        let metrics = Metrics::new(&rewards, &turnover, settings.market.bars_per_year);
         let (q_live, positions) = (rollout.q_live.read()?, rollout.positions.read()?);
         Ok(Evaluation { q_table, q_live, rewards, positions, turnover, metrics })
     }
@@ -240,16 +238,22 @@ fn bytes<T: bytemuck::NoUninit>(values: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(values).to_vec()
 }
 
-fn rule(settings: &Settings, fold: &Fold, state: &State) -> Rule {
+fn ground<'a>(gpu: &'a Gpu, settings: &'a Settings, fold: &Fold, state: &State) -> Ground<'a> {
     let t = &settings.training;
     let decay = u64::from(u32::try_from(t.epsilon_steps).unwrap_or(u32::MAX));
-    Rule {
+    let rule = Rule {
         explore: state.streams.explore,
         reset: Some(state.streams.reset),
         epsilon: (threshold_of(t.epsilon_start), threshold_of(t.epsilon_end), decay),
         window: fold.train.clone(),
         episode_bars: t.episode_bars,
-    }
+    };
+    Ground { gpu, settings, rule, sample: state.streams.sample }
+}
+
+/// Steps whose fingerprints are kept on the device at a time.
+fn slots(settings: &Settings, graph_cycles: Option<u64>) -> usize {
+    (graph_cycles.unwrap_or(0) * settings.training.updates_per_cycle).max(1) as usize
 }
 
 impl Training for CudaTrainer<'_> {
@@ -262,24 +266,46 @@ impl Training for CudaTrainer<'_> {
     }
 
     fn warm_up(&mut self) -> Result<(), Stop> {
-        (0..self.settings.training.learning_starts).try_for_each(|_| self.collect())
+        for _ in 0..self.ground.settings.training.learning_starts {
+            self.held.collect(&self.ground)?;
+            (self.current, self.collected) = (false, true);
+            self.check()?;
+        }
+        Ok(())
     }
 
     fn collect(&mut self) -> Result<(), Stop> {
-        self.step_environments()?;
-        self.check()
+        self.collected = true;
+        match (self.graph_cycles, self.logged.is_empty()) {
+            (Some(_), true) => self.launch(),
+            (Some(_), false) => Ok(()),
+            (None, _) => {
+                self.held.collect(&self.ground)?;
+                self.current = false;
+                self.check()
+            }
+        }
     }
 
     fn update(&mut self) -> Result<(), Stop> {
-        self.learn()?;
+        if self.graph_cycles.is_some() {
+            return self.next_logged();
+        }
+        self.held.update(&self.ground)?;
+        self.current = false;
         self.check()
     }
 
     fn fetch(&mut self, wanted: Wanted) -> Result<(), Stop> {
         match wanted {
             _ if self.current => Ok(()),
+            // The launch's log has them.
+            Wanted::Fingerprints if self.graph_cycles.is_some() => Ok(()),
             Wanted::Fingerprints => Ok(self.take_prints()?),
-            Wanted::Bytes => Ok(self.fetch_bytes()?),
+            Wanted::Bytes => {
+                assert!(self.logged.is_empty(), "bytes are asked for between launches only");
+                Ok(self.fetch_bytes()?)
+            }
         }
     }
 
@@ -290,7 +316,7 @@ impl Training for CudaTrainer<'_> {
 
     fn results(&self) -> Vec<TensorView<'_>> {
         let state = self.prints.len() - self.results.bytes.len();
-        let named = result_tensors(&self.settings.engine.size.dimensions()).into_iter();
+        let named = result_tensors(&self.ground.settings.engine.size.dimensions()).into_iter();
         let views =
             named.zip(&self.results.bytes).zip(&self.prints[state..]).map(|(((name, dtype, shape), bytes), print)| {
                 self.shown(TensorView { name, dtype, shape, bytes, kept: None, fp: None }, *print)
@@ -326,8 +352,13 @@ impl Training for CudaTrainer<'_> {
 
     fn resumed(&mut self, _: u64) -> Result<(), Stop> {
         self.mirror.rebuild();
-        self.rule = rule(self.settings, &self.fold, &self.mirror);
-        self.held = Held::new(self.gpu, self.settings, &self.mirror)?;
+        let Ground { gpu, settings, .. } = self.ground;
+        self.ground = ground(gpu, settings, &self.fold, &self.mirror);
+        // Launches end where those of the straight run do.
+        let done = self.mirror.fold_updates / settings.training.updates_per_cycle;
+        self.graph_cycles = self.graph_cycles.map(|k| common_divisor(k, done));
+        self.launches = None;
+        self.held = Held::new(gpu, settings, &self.mirror, slots(settings, self.graph_cycles))?;
         Ok(self.fetch_bytes()?)
     }
 

@@ -399,9 +399,9 @@ impl Engine for Cuda {
     fn fingerprint(&self, bytes: &[u8]) -> Computed<Fingerprint> {
         let held = self.of(bytes)?;
         let tensor = [Tensor::of(held.all())];
-        let mut prints = Prints::new(&self.device, &tensor)?;
-        self.kernels.fingerprint.run(&mut prints, &tensor)?;
-        Ok(prints.read()?[0])
+        let mut prints = Prints::new(&self.device, &tensor, 1)?;
+        self.kernels.fingerprint.run(&mut prints, &tensor, 0)?;
+        Ok(prints.read(0)?[0])
     }
 }
 
