@@ -55,6 +55,13 @@ fuzz_one() {
   [ ! -f "fuzz/$1.dict" ] || dict=("-dict=fuzz/$1.dict")
   cargo fuzz run "$1" "$WORK/corpus/$1" "fuzz/seeds/$1" -- -max_total_time="${FUZZ_SECONDS:-600}" -rss_limit_mb=1024 -malloc_limit_mb=128 -timeout=10 "${dict[@]}" >"$WORK/fuzz-$1" 2>&1
 }
+# on_gpu PART...: parts of ci/gpu/cuda.sh, what they show in $WORK/cuda.txt; not run without a GPU.
+on_gpu() {
+  local code=0
+  SAMEBITS_BIN="$SAMEBITS_BIN" ci/gpu/cuda.sh "$WORK" "$@" >/dev/null || code=$?
+  [ "$code" != 3 ] || not_run "$(tail -n 1 "$WORK/cuda.txt")"
+  [ "$code" = 0 ] || fail "$(grep -vE '^(exit 0|same|commit)' "$WORK/cuda.txt" | tail -n 3 | tr '\n' ' ')"
+}
 pass() { echo "$NAME: same: $*"; exit 0; }
 fail() { echo "$NAME: different: $*"; exit 1; }
 not_run() { echo "$NAME: not run: $*"; exit 3; }
