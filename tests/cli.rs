@@ -705,3 +705,40 @@ fn the_doctor_looks_at_python_and_factors() {
     let hung = samebits::cli::interpreter::look(own, &fake_python(&place, true), place.folder.path(), limit);
     assert!(hung.answers.iter().all(|a| a.reason.as_deref().is_some_and(|r| r.contains("within 0.2 s"))), "{hung:?}");
 }
+
+/// Would fail if a machine without a visible GPU passed for one whose GPU agreed, or said no reason.
+#[test]
+fn without_a_gpu_nothing_of_it_is_run() {
+    let place = Place::new();
+    let run = |arguments: &[&str]| place.command(arguments).env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
+    let vectors = run(&["vectors", "--device", "0"]);
+    assert_eq!(code(&vectors), 3, "{}", out(&vectors));
+    assert!(
+        out(&vectors).contains("0 same") && out(&vectors).contains("1 not run (no CUDA device"),
+        "{}",
+        out(&vectors)
+    );
+    let test = run(&["test", CASE, "--device", "0"]);
+    assert_eq!(code(&test), 3, "{}", out(&test));
+    assert!(out(&test).contains("1 not run (no CUDA device"), "{}", out(&test));
+    let required = run(&["test", CASE, "--device", "0", "--require", "all"]);
+    assert_eq!(code(&required), 2, "{}", out(&required));
+    let trained = run(&["run", CASE, "--device", "0"]);
+    assert_eq!(code(&trained), 2, "{}", err(&trained));
+    assert!(err(&trained).contains("no CUDA device"), "{}", err(&trained));
+}
+
+/// Would fail if flags of a GPU were taken without one being named.
+#[test]
+fn flags_of_a_gpu_need_a_device() {
+    let place = Place::new();
+    for arguments in [
+        vec!["vectors", "--products", "5"],
+        vec!["vectors", "--multiprocessors", "40"],
+        vec!["vectors", "--device", "0", "--multiprocessors", "0"],
+        vec!["run", CASE, "--graph", "4"],
+        vec!["kernels", "--target", "volta"],
+    ] {
+        assert_eq!(code(&place.run(&arguments)), 64, "{arguments:?}");
+    }
+}

@@ -2,10 +2,13 @@
 //! reach another process with the same bits.
 
 use std::fs;
+use std::path::Path;
 
 use proptest::prelude::*;
 use samebits::scenario::case::Case;
 use samebits::scenario::document::{CaseError, Document, set};
+use samebits::scenario::plan::{Facts, resolve};
+use samebits::scenario::request::{Checkpoints, Cut, RunRequest};
 use samebits::scenario::settings::Settings;
 
 const TINY: &str = "about = \"x\"\n[engine]\nsize = \"tiny\"\n[market.synthetic]\nbars = 99\n[folds]\ntrain = 9\n\
@@ -100,5 +103,52 @@ fn unknown_keys_are_refused_with_those_of_their_table() {
     ] {
         let error = parse(&text, &[]).expect_err("an unknown key").to_string();
         assert!(error.contains(words) && error.lines().count() == 1, "{error}");
+    }
+}
+
+/// Would fail if a graph launch could end between two cycles whose state is looked at, or a refusal did not say what fits.
+#[test]
+fn graph_launches_end_where_state_is_looked_at() {
+    let text = format!("{TINY}cycles = 48\n[evaluation]\nevery = 12\n");
+    let case = parse(&text, &[]).expect("a case");
+    let embedded = case.embedded().expect("the embedded engine");
+    let mut request = RunRequest::new(embedded.settings.clone(), None);
+    let cycles = |request: &RunRequest| request.graph_cycles();
+    assert_eq!(cycles(&request), Ok(Some(6)), "the largest divisor of 12 up to 8");
+    request.graph = Some(0);
+    assert_eq!(cycles(&request), Ok(None));
+    request.graph = Some(12);
+    assert_eq!(cycles(&request), Ok(Some(12)));
+    request.graph = Some(8);
+    assert!(cycles(&request).is_err_and(|e| e.contains("divisors of 12 do")));
+    (request.graph, request.settings.evaluation.every) = (Some(48), 0);
+    assert_eq!(cycles(&request), Ok(Some(48)));
+    let cut = Cut { fold: 0, cycle: 7 };
+    request.checkpoints = Some(Checkpoints { folder: "x".into(), cuts: vec![cut], every: None });
+    assert!(cycles(&request).is_err_and(|e| e.contains("divisors of 1 do")));
+}
+
+/// Would fail if a GPU's plan ran nothing on the CPU to compare with, or lost an arm, its graphs or its resumes.
+#[test]
+fn a_plan_on_a_gpu_keeps_the_cpu_to_compare_with() {
+    let text =
+        format!("{TINY}cycles = 48\n[arms]\nthreads = [1, 2]\nresume = [\"mid-fold\"]\ntrace = [\"off\", \"op\"]\n");
+    let case = parse(&text, &[]).expect("a case");
+    let facts = Facts { folds: 1, simd: Vec::new() };
+    let engine = case.embedded().expect("the embedded engine");
+    let plan = resolve(&case, engine, None, &facts, Path::new("work"));
+    let on_gpu = plan.clone().on_device("GPU-1", Path::new("kernels"));
+    let device = |name: &str| {
+        let arm = on_gpu.arms.iter().find(|a| a.name == name).unwrap_or_else(|| panic!("no arm {name}"));
+        arm.request.device.as_deref()
+    };
+    for arm in &plan.arms {
+        device(&arm.name);
+    }
+    for name in ["base", "graph-off", "graph-1", "graph-48", "resume-mid-fold", "trace-off"] {
+        assert_eq!(device(name), Some("GPU-1"), "{name}");
+    }
+    for name in ["threads-1", "threads-2", "trace-op", "resume-mid-fold-on-cpu"] {
+        assert_eq!(device(name), None, "{name}");
     }
 }

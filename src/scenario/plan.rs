@@ -157,14 +157,14 @@ impl Plan {
 
 /// The base run without graphs, with one cycle a launch, and with as many as fit below 65.
 fn graph_arms(base: &Arm) -> Vec<Arm> {
-    let fits = |k: &u64| RunRequest { graph: Some(*k), ..base.request.clone() }.graph_cycles().is_ok();
+    let of = |k: u64| RunRequest { graph: Some(k), checkpoints: None, ..base.request.clone() };
+    let fits = |k: &u64| of(*k).graph_cycles().is_ok();
     let most = (1..=64).rev().find(fits).unwrap_or(1);
     let mut cycles = vec![0, 1, most];
     cycles.dedup();
     let arm = |k: u64| {
         let name = if k == 0 { "graph-off".to_owned() } else { format!("graph-{k}") };
-        let request = RunRequest { graph: Some(k), checkpoints: None, ..base.request.clone() };
-        Arm { name, kind: ArmKind::Process, relation: Relation::Same(Scope::default()), request }
+        Arm { name, kind: ArmKind::Process, relation: Relation::Same(Scope::default()), request: of(k) }
     };
     cycles.into_iter().map(arm).collect()
 }

@@ -38,16 +38,22 @@ pub struct Device {
     launch_for: u32,
 }
 
-/// The visible devices. An absent driver is an error that says so.
+/// The driver's answer where no device is visible.
+const NO_DEVICE: u32 = 100;
+
+/// The visible devices. An absent driver, or none, is an error that says so.
 pub fn devices() -> Result<Vec<DeviceName>, CudaError> {
     if !driver::is_present() {
         return Err(CudaError::NoDevice("libcuda.so.1 is not on the library path".to_owned()));
     }
     let mut count = 0;
     // SAFETY: the library is present; `count` outlives the call.
-    unsafe {
-        call!("open", cuInit(0))?;
-        call!("open", cuDeviceGetCount(&mut count))?;
+    let counted = unsafe { call!("open", cuInit(0)).and_then(|()| call!("open", cuDeviceGetCount(&mut count))) };
+    let none = || CudaError::NoDevice("the driver shows none (CUDA_VISIBLE_DEVICES?)".to_owned());
+    match counted {
+        Err(CudaError::Driver { code, .. }) if code == NO_DEVICE => return Err(none()),
+        Ok(()) if count == 0 => return Err(none()),
+        other => other?,
     }
     (0..count).map(|i| describe(raw_device(i)?, i)).collect()
 }
@@ -102,7 +108,6 @@ fn chosen(wanted: &str) -> Result<DeviceName, CudaError> {
     let found: Vec<&DeviceName> = all.iter().filter(matches).collect();
     match found[..] {
         [one] => Ok(one.clone()),
-        [] if all.is_empty() => Err(CudaError::NoDevice("the driver shows none (CUDA_VISIBLE_DEVICES?)".to_owned())),
         [] => Err(CudaError::NoDevice(format!("none is {wanted:?}; visible: {}", told()))),
         _ => Err(CudaError::NoDevice(format!("{wanted:?} is the beginning of several; visible: {}", told()))),
     }
