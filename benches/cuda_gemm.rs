@@ -19,14 +19,14 @@ type Shape = (&'static str, (usize, usize, usize), (bool, bool));
 
 /// Further tile shapes, to find better ones.
 const OTHERS: [Tile; 8] = [
-    Tile { thread: (8, 16), warps: (4, 2), depth: 8, stages: 4 },
-    Tile { thread: (8, 16), warps: (2, 2), depth: 16, stages: 3 },
-    Tile { thread: (8, 8), warps: (4, 2), depth: 8, stages: 4 },
-    Tile { thread: (8, 8), warps: (2, 2), depth: 16, stages: 3 },
-    Tile { thread: (8, 8), warps: (2, 1), depth: 16, stages: 4 },
-    Tile { thread: (4, 8), warps: (4, 1), depth: 16, stages: 4 },
-    Tile { thread: (4, 4), warps: (2, 1), depth: 16, stages: 6 },
-    Tile { thread: (2, 4), warps: (4, 1), depth: 32, stages: 3 },
+    Tile { thread: (8, 8), warps: (4, 2), depth: 8, stages: 4, ahead: 1 },
+    Tile { thread: (8, 8), warps: (2, 2), depth: 16, stages: 4, ahead: 1 },
+    Tile { thread: (8, 8), warps: (4, 2), depth: 32, stages: 2, ahead: 1 },
+    Tile { thread: (4, 4), warps: (4, 2), depth: 16, stages: 4, ahead: 2 },
+    Tile { thread: (2, 4), warps: (4, 1), depth: 32, stages: 3, ahead: 8 },
+    Tile { thread: (2, 2), warps: (4, 2), depth: 32, stages: 4, ahead: 8 },
+    Tile { thread: (2, 2), warps: (2, 1), depth: 32, stages: 4, ahead: 8 },
+    Tile { thread: (1, 2), warps: (4, 1), depth: 32, stages: 4, ahead: 8 },
 ];
 
 fn shapes(size: &'static str, h: usize, b: usize) -> Vec<(String, Shape)> {
@@ -92,12 +92,13 @@ impl Bench {
 
 fn label(tile: &Tile) -> String {
     let (m, n) = tile.block();
-    format!("{m}x{n}/{}x{}k{}s{}", tile.thread.0, tile.thread.1, tile.depth, tile.stages)
+    format!("{m}x{n}/{}x{}k{}s{}a{}", tile.thread.0, tile.thread.1, tile.depth, tile.stages, tile.ahead)
 }
 
 fn run(wanted: &str) -> Result<(), CudaError> {
     let device = Device::open(wanted)?;
-    let compiler = Compiler::open(None)?;
+    let kept = std::env::temp_dir().join("samebits-bench-kernels");
+    let compiler = Compiler::open(Some(&kept))?;
     let values = (0..1 << 20).map(|i| initial_weight([1, 2], i, 1.0)).collect();
     let bench = Bench { counters: Counters::new(&device, Words::start())?, device: device.clone(), values };
     let tiles: Vec<Tile> = TILES.iter().chain(&OTHERS).copied().collect();
@@ -109,7 +110,7 @@ fn run(wanted: &str) -> Result<(), CudaError> {
         "{:<16} {:>14} {}",
         "product",
         "picked",
-        tiles.iter().map(|t| format!(" {:>17}", label(t))).collect::<String>()
+        tiles.iter().map(|t| format!(" {:>18}", label(t))).collect::<String>()
     );
     for (name, shape) in [shapes("S", 256, 256), shapes("M", 1024, 4096), shapes("L", 4096, 16384)].concat() {
         let (m, n, k) = shape.1;
@@ -118,7 +119,7 @@ fn run(wanted: &str) -> Result<(), CudaError> {
         let first = cell(bench.time(&picked, &shape)?);
         let mut line = format!("{name:<16} {first:>14} ");
         for kernels in &each {
-            line.push_str(&format!(" {:>17}", cell(bench.time(kernels, &shape)?)));
+            line.push_str(&format!(" {:>18}", cell(bench.time(kernels, &shape)?)));
         }
         println!("{line}");
     }

@@ -3,7 +3,7 @@
 // Guarantee: cpu_to_gpu. Reference: src/engine/cpu/tiles.rs. Each thread owns its outputs for all of k, so no tile shape,
 // grid or padding of rows and columns can change a bit; the tail of k is skipped, never padded with zeros.
 // Compiled once for each tile shape of src/engine/cuda/gemm.rs: TM, TN outputs a thread, WM, WN warps a block of 4 x 8 lanes
-// each, BK steps of k a stage, STAGES stages.
+// each, BK steps of k a stage, STAGES stages, operands fetched AHEAD steps before their use.
 #define CONTRACT_FUSES
 #include "contract.cuh"
 
@@ -110,17 +110,36 @@ DEVICE void fragment(const float* from, float* to) {
     }
 }
 
-// One step of k for all outputs of the thread.
-DEVICE void step(const float* a_row, const float* b_row, float (&acc)[TM][TN]) {
+// Operands of one step of k for all outputs of the thread.
+struct Step {
     float a[TM], b[TN];
+};
+
+DEVICE void fetch_step(const float* a_row, const float* b_row, Step& s) {
 #pragma unroll
-    for (int i = 0; i < TM / GM; ++i) fragment<GM>(a_row + i * LM * GM, a + i * GM);
+    for (int i = 0; i < TM / GM; ++i) fragment<GM>(a_row + i * LM * GM, s.a + i * GM);
 #pragma unroll
-    for (int j = 0; j < TN / GN; ++j) fragment<GN>(b_row + j * LN * GN, b + j * GN);
+    for (int j = 0; j < TN / GN; ++j) fragment<GN>(b_row + j * LN * GN, s.b + j * GN);
+}
+
+DEVICE void multiply(const Step& s, float (&acc)[TM][TN]) {
 #pragma unroll
     for (int i = 0; i < TM; ++i) {
 #pragma unroll
-        for (int j = 0; j < TN; ++j) acc[i][j] = fused(a[i], b[j], acc[i][j]);
+        for (int j = 0; j < TN; ++j) acc[i][j] = fused(s.a[i], s.b[j], acc[i][j]);
+    }
+}
+
+// A whole stage, its steps ascending; operands are fetched AHEAD steps before they are multiplied.
+DEVICE void whole_stage(const float* a_row, const float* b_row, float (&acc)[TM][TN]) {
+    Step steps[AHEAD + 1];
+#pragma unroll
+    for (int kk = 0; kk < AHEAD; ++kk) fetch_step(a_row + kk * SA, b_row + kk * SB, steps[kk]);
+#pragma unroll
+    for (int kk = 0; kk < BK; ++kk) {
+        const int next = kk + AHEAD;
+        if (next < BK) fetch_step(a_row + next * SA, b_row + next * SB, steps[next % (AHEAD + 1)]);
+        multiply(steps[kk % (AHEAD + 1)], acc);
     }
 }
 
@@ -194,10 +213,13 @@ DEVICE void gemm(const Gemm& g) {
             const float* b_row = stages + chunk % STAGES * STAGE + BK * SA + n_in;
             const u32 deep = g.k - chunk * BK;
             if (deep >= BK) {
-#pragma unroll
-                for (int kk = 0; kk < BK; ++kk) step(a_row + kk * SA, b_row + kk * SB, acc);
+                whole_stage(a_row, b_row, acc);
             } else {
-                for (u32 kk = 0; kk < deep; ++kk) step(a_row + kk * SA, b_row + kk * SB, acc);
+                for (u32 kk = 0; kk < deep; ++kk) {
+                    Step s;
+                    fetch_step(a_row + kk * SA, b_row + kk * SB, s);
+                    multiply(s, acc);
+                }
             }
         }
         store<E>(g, acc, m0 + m_in, n0 + n_in);

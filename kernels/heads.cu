@@ -1,7 +1,8 @@
-// Second layers of the four heads and the dueling sum, forward; the gradient entering the hidden layers, backward.
+// Second layers of the four heads and the dueling sum, forward; their weight gradients, and the gradient entering the
+// hidden layers, backward.
 //
-// Guarantee: cpu_to_gpu. Reference: src/engine/cpu/passes.rs. Each output is one chain of one thread over H/2 inputs
-// (forward) or over the head's 1 or 5 outputs (backward).
+// Guarantee: cpu_to_gpu. Reference: src/engine/cpu/passes.rs, weights.rs. Each output is one chain of one thread: over H/2
+// inputs (forward), the batch (weights), or the head's 1 or 5 outputs (backward).
 #define CONTRACT_FUSES
 #include "contract.cuh"
 
@@ -83,5 +84,48 @@ KERNEL heads_backward(const HeadsBackward b) {
         float acc = 0.0f;
         for (u32 o = 0; o < count; ++o) acc = fused(dz[o], w[(u64)o * b.half], acc);
         b.dz_hidden[i] = relu_backward(b.hidden[i], acc);
+    }
+}
+
+struct HeadsWeight {
+    const float* dz_outputs;  // [rows, 16]
+    const float* hidden;      // [rows, 2H], after the ReLU
+    float* dw;                // [16, H/2]
+    u32 rows, half;
+    const u32* stop;
+};
+
+constexpr u32 WIDE = 8, BATCH = 32;
+
+// dW of the second layers: one chain over the batch an element. A block takes WIDE inputs of every head, a thread one of
+// them for one output.
+KERNEL __launch_bounds__(WIDE * HEAD_OUTPUTS) heads_weight_gradient(const HeadsWeight g) {
+    __shared__ float dz[BATCH][HEAD_OUTPUTS];
+    __shared__ float x[BATCH][HEADS][WIDE + 1];
+    if (*g.stop != 0) return;
+    const u32 column = threadIdx.x / WIDE, k = threadIdx.x % WIDE, head = head_of(column);
+    for (u32 k0 = blockIdx.x * WIDE; k0 < g.half; k0 += gridDim.x * WIDE) {
+        float acc = 0.0f;
+        for (u32 n0 = 0; n0 < g.rows; n0 += BATCH) {
+            const u32 here = g.rows - n0 < BATCH ? g.rows - n0 : BATCH;
+            for (u32 i = threadIdx.x; i < here * HEAD_OUTPUTS; i += blockDim.x) {
+                dz[i / HEAD_OUTPUTS][i % HEAD_OUTPUTS] = g.dz_outputs[(u64)n0 * HEAD_OUTPUTS + i];
+            }
+            for (u32 i = threadIdx.x; i < here * HEADS * WIDE; i += blockDim.x) {
+                const u32 c = i % WIDE, h = i / WIDE % HEADS, n = i / WIDE / HEADS;
+                const bool inside = k0 + c < g.half;
+                const u64 at = (u64)(n0 + n) * HEADS * g.half + h * g.half + k0 + c;
+                x[n][h][c] = inside ? g.hidden[at] : 0.0f;
+            }
+            __syncthreads();
+            if (here == BATCH) {
+#pragma unroll
+                for (u32 n = 0; n < BATCH; ++n) acc = fused(dz[n][column], x[n][head][k], acc);
+            } else {
+                for (u32 n = 0; n < here; ++n) acc = fused(dz[n][column], x[n][head][k], acc);
+            }
+            __syncthreads();
+        }
+        if (k0 + k < g.half) g.dw[(u64)column * g.half + k0 + k] = acc;
     }
 }

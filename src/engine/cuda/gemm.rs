@@ -19,14 +19,16 @@ pub struct Tile {
     pub depth: u32,
     /// stages in shared memory
     pub stages: u32,
+    /// steps of k by which a thread fetches its operands ahead
+    pub ahead: u32,
 }
 
 /// Tile shapes from large to small.
 pub const TILES: [Tile; 4] = [
-    Tile { thread: (8, 16), warps: (4, 2), depth: 16, stages: 3 },
-    Tile { thread: (8, 8), warps: (4, 2), depth: 16, stages: 3 },
-    Tile { thread: (4, 4), warps: (4, 2), depth: 32, stages: 3 },
-    Tile { thread: (4, 4), warps: (2, 1), depth: 32, stages: 4 },
+    Tile { thread: (8, 16), warps: (4, 2), depth: 16, stages: 3, ahead: 1 },
+    Tile { thread: (8, 8), warps: (4, 2), depth: 16, stages: 3, ahead: 1 },
+    Tile { thread: (4, 8), warps: (4, 1), depth: 16, stages: 4, ahead: 2 },
+    Tile { thread: (2, 4), warps: (4, 1), depth: 32, stages: 3, ahead: 4 },
 ];
 
 impl Tile {
@@ -54,6 +56,7 @@ impl Tile {
             ("WN", self.warps.1),
             ("BK", self.depth),
             ("STAGES", self.stages),
+            ("AHEAD", self.ahead),
         ];
         Source { defines, ..source!("gemm") }
     }

@@ -10,8 +10,10 @@ use super::launch::{Function, Module, Param};
 use crate::engine::cpu::Q_VALUES;
 use crate::engine::network::{HEAD_OUTPUTS, HEADS};
 
-/// Rows a block takes, one thread an output.
+/// Rows a block takes in a forward pass, one thread an output.
 const ROWS: usize = 8;
+/// Inputs of each head that a block takes in a weight gradient.
+const WIDE: usize = 8;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -38,8 +40,21 @@ struct HeadsBackward {
     stop: u64,
 }
 
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct HeadsWeight {
+    dz_outputs: u64,
+    hidden: u64,
+    dw: u64,
+    rows: u32,
+    half: u32,
+    stop: u64,
+}
+
 // SAFETY: the kernels' structs of the same names, field by field.
 unsafe impl Param for HeadsForward {}
+// SAFETY: as above.
+unsafe impl Param for HeadsWeight {}
 // SAFETY: as above.
 unsafe impl Param for HeadsBackward {}
 
@@ -48,13 +63,15 @@ unsafe impl Param for HeadsBackward {}
 pub struct Kernels {
     forward: Function<(HeadsForward,)>,
     backward: Function<(HeadsBackward,)>,
+    weight_gradient: Function<(HeadsWeight,)>,
 }
 
 impl Kernels {
     pub(super) fn load(device: &Rc<Device>, compiler: &Compiler) -> Result<Self, CudaError> {
         let module = Module::load(device, compiler, &source!("heads"))?;
         let forward = Function::of(&module, "heads_forward")?;
-        Ok(Kernels { forward, backward: Function::of(&module, "heads_backward")? })
+        let backward = Function::of(&module, "heads_backward")?;
+        Ok(Kernels { forward, backward, weight_gradient: Function::of(&module, "heads_weight_gradient")? })
     }
 
     /// `hidden` `[rows, 2H]`, `weight` `[16, H/2]`, `bias` `[16]`; gives `outputs` `[rows, 16]` and `q` `[rows, 15]`.
@@ -104,5 +121,28 @@ impl Kernels {
         };
         // SAFETY: lengths were asserted; the result is borrowed mutably, so nothing that is read overlaps it.
         unsafe { self.backward.over(n as u64, (args,)) }
+    }
+
+    /// `dz_outputs` `[rows, 16]`, `hidden` `[rows, 2H]` after the ReLU; gives `dw` `[16, H/2]`.
+    pub fn weight_gradient(
+        &self,
+        (rows, half): (usize, usize),
+        [dz_outputs, hidden]: [Slice<'_, f32>; 2],
+        dw: SliceMut<'_, f32>,
+        stop: Slice<'_, u32>,
+    ) -> Result<(), CudaError> {
+        assert!(dz_outputs.len() >= rows * HEAD_OUTPUTS && dw.len() == HEAD_OUTPUTS * half, "heads of {half}");
+        assert!(hidden.len() >= rows * HEADS.len() * half, "[{rows}, {}]", HEADS.len() * half);
+        let args = HeadsWeight {
+            dz_outputs: dz_outputs.address(),
+            hidden: hidden.address(),
+            dw: dw.address(),
+            rows: u32::try_from(rows).expect("rows below 2^32"),
+            half: u32::try_from(half).expect("a width below 2^32"),
+            stop: stop.address(),
+        };
+        let grid = u32::try_from(half.div_ceil(WIDE)).expect("a width below 2^32").max(1);
+        // SAFETY: lengths were asserted; the result is borrowed mutably, so nothing that is read overlaps it.
+        unsafe { self.weight_gradient.launch(grid, (WIDE * HEAD_OUTPUTS) as u32, 0, (args,)) }
     }
 }

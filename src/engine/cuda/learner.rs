@@ -18,7 +18,7 @@ use super::network::{Layout, Network, Wide};
 use super::reduce::{Reduction, Total};
 use super::state::Counters;
 use crate::engine::cpu::Q_VALUES;
-use crate::engine::network::{ACTIONS, BRANCHES, HEAD_OUTPUTS, HEADS, NetworkShape};
+use crate::engine::network::{BRANCHES, HEAD_OUTPUTS, NetworkShape};
 
 /// Layers' outputs for a batch of rows.
 #[derive(Debug)]
@@ -162,11 +162,6 @@ pub fn forward(
     kernels.heads.forward((rows, half), [hidden, weight, bias], [out.outputs.all_mut(), out.q.all_mut()], stop)
 }
 
-/// First column of a head's outputs, and how many there are.
-fn columns(head: usize) -> (usize, usize) {
-    if head == 0 { (0, 1) } else { (1 + (head - 1) * ACTIONS, ACTIONS) }
-}
-
 impl Learner {
     /// A learner of this state and batch size; `limit` clips the norm.
     pub fn new(
@@ -275,20 +270,10 @@ impl Learner {
             let dz = (dz[i].all(), wide.outputs);
             product_of_batch(&self.kernels, self.batch, wide, dz, (x, wide.inputs), (gradients, &wide.weight), stop)?;
         }
-        let outputs = &layout.outputs;
-        for head in 0..HEADS.len() {
-            let (first, count) = columns(head);
-            let one = Wide { outputs: count, ..outputs.clone() };
-            let Workspace { dz_outputs, online, gradients, .. } = &mut self.ws;
-            let half = outputs.inputs;
-            let dz = (dz_outputs.slice(first..dz_outputs.len()), HEAD_OUTPUTS);
-            let hidden = &online.layers[3];
-            let x = (hidden.slice(head * half..hidden.len()), HEADS.len() * half);
-            let start = outputs.weight.start + first * half;
-            let into = (gradients, &(start..start + count * half));
-            product_of_batch(&self.kernels, self.batch, &one, dz, x, into, stop)?;
-        }
-        Ok(())
+        let Workspace { dz_outputs, online, gradients, .. } = &mut self.ws;
+        let read = [dz_outputs.all(), online.layers[3].all()];
+        let into = gradients.slice_mut(layout.outputs.weight.clone());
+        self.kernels.heads.weight_gradient((self.batch, layout.outputs.inputs), read, into, stop)
     }
 
     fn bias_gradients(&mut self, stop: Slice<'_, u32>) -> Result<(), CudaError> {
