@@ -663,8 +663,8 @@ fn fake_python(place: &Place, hangs: bool) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let text = match hangs {
         true => "#!/bin/sh\nexec sleep 600\n".to_owned(),
-        false => "#!/bin/sh\ncase \"$2\" in\n*numpy*) echo noise; echo 2.4.6;;\n*torch*) echo trace >&2; \
-                  echo \"ModuleNotFoundError: No module named 'torch'\" >&2; exit 1;;\n*jax*) kill -SEGV $$;;\n*) echo 3.11.7;;\nesac\n"
+        false => "#!/bin/sh\ncase \"$2\" in\n*numpy*) echo noise; echo samebits-version 2.4.6;;\n*torch*) echo trace >&2; \
+                  echo \"ModuleNotFoundError: No module named 'torch'\" >&2; exit 1;;\n*jax*) kill -SEGV $$;;\n*) echo samebits-version 3.11.7;;\nesac\n"
             .to_owned(),
     };
     let path = place.path(if hangs { "hang/python3" } else { "bin/python3" });
