@@ -100,7 +100,11 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     say!("\ncommand  {}", command.join(" "));
     say!(
         "outputs  {}",
-        if outputs.is_empty() { "none: standard output is compared".to_owned() } else { outputs.join(", ") }
+        if outputs.is_empty() {
+            "none: traces are compared if it writes any, else standard output".to_owned()
+        } else {
+            outputs.join(", ")
+        }
     );
     if command.iter().any(|a| a.starts_with('/')) {
         say!("note     an absolute path in the command is another one on another machine");
@@ -250,7 +254,7 @@ fn case_name(command: &[String]) -> String {
 fn case_text(command: &[String], outputs: &[String]) -> String {
     let list = |words: &[String]| toml::Value::from(words.to_vec()).to_string();
     let outputs = match outputs {
-        [] => "# outputs = [\"out/*.safetensors\"]   # what it writes; without any, standard output is compared"
+        [] => "# outputs = [\"out/*.safetensors\"]   # what it writes; without any, traces are compared, else standard output"
             .to_owned(),
         some => format!("outputs = {}", list(some)),
     };
