@@ -653,6 +653,13 @@ fn init_writes_all_or_nothing() {
     let (folder, output) = init(&place, "kept", &[(".github/workflows/samebits.yml", b"mine\n")], &["--no-workflow"]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     assert_eq!(fs::read(folder.join(".github/workflows/samebits.yml")).unwrap(), b"mine\n");
+    let folder = place.path("linked");
+    fs::create_dir_all(folder.join("elsewhere")).unwrap();
+    fs::write(folder.join("train.py"), "").unwrap();
+    std::os::unix::fs::symlink("elsewhere", folder.join("cases")).unwrap();
+    let output = place.command(&["init"]).current_dir(&folder).output().unwrap();
+    assert!(code(&output) == 64 && err(&output).contains("cases is a symbolic link"), "{}", err(&output));
+    assert!(folder.join("elsewhere").read_dir().unwrap().next().is_none() && !folder.join(".gitignore").exists());
     // A folder that nobody can write, root neither.
     let output = place.command(&["init", "--", "/bin/sh"]).current_dir("/proc").output().unwrap();
     assert!(code(&output) == 64 && err(&output).contains("cannot be written"), "{}", err(&output));

@@ -89,7 +89,8 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     }
     let plan = plan(&here, &args, &name, &case_text(&command, &outputs))?;
     for file in plan.iter().filter(|f| !f.there) {
-        writable(&here.join(&file.name))
+        stays_here(&here, &file.name)
+            .and_then(|()| writable(&here.join(&file.name)))
             .map_err(|e| Failure::usage(format!("{}: {e}; nothing was written", file.name)))?;
     }
     if args.dry_run {
@@ -180,6 +181,15 @@ fn existing(here: &Path, name: &str) -> Result<Option<String>, String> {
         Ok(kind) if kind.is_dir() => Err(format!("{name}: a folder; a file is expected: move it away")),
         Ok(_) => Err(format!("{name}: neither a file nor a folder; a file is expected: move it away")),
     }
+}
+
+/// A folder on the way that is a link would have the file written elsewhere, where git does not see it.
+fn stays_here(here: &Path, name: &str) -> Result<(), String> {
+    let is_link = |folder: &&Path| fs::symlink_metadata(here.join(folder)).is_ok_and(|m| m.is_symlink());
+    let link = Path::new(name).ancestors().skip(1).find(is_link);
+    link.map_or(Ok(()), |folder| {
+        Err(format!("{} is a symbolic link; a folder of its own is expected", folder.display()))
+    })
 }
 
 /// Whether a file can be made at a path, whose folders may be missing.
