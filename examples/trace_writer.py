@@ -4,6 +4,7 @@ As a program it trains a line through some points, and leaves a trace where SAME
 
 import hashlib
 import json
+import math
 import os
 import random
 import struct
@@ -59,7 +60,8 @@ class Trace:
     def record(self, kind, step, fold=0, metrics=None, **place):
         """`step` after an update, `eval` (with eval=number) after an evaluation, `fold` at the end of a fold."""
         if self.file and self.level != "off":
-            bits = {n: {"value": v, "bits": struct.pack(">d", v).hex()} for n, v in (metrics or {}).items()}
+            number = lambda v: {"value": v if math.isfinite(v) else None, "bits": struct.pack(">d", v).hex()}
+            bits = {name: number(v) for name, v in (metrics or {}).items()}
             fp = {name: fingerprint(data) for name, (_, _, data) in self.state().items()}
             sha256 = {} if kind == "step" else {"sha256": self.digests()}
             self.write(kind=kind, fold=fold, step=step, **place, fp=fp, **sha256, metrics=bits)

@@ -653,6 +653,13 @@ fn init_writes_all_or_nothing() {
     let (folder, output) = init(&place, "kept", &[(".github/workflows/samebits.yml", b"mine\n")], &["--no-workflow"]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     assert_eq!(fs::read(folder.join(".github/workflows/samebits.yml")).unwrap(), b"mine\n");
+    let folder = place.path("linked");
+    fs::create_dir_all(folder.join("elsewhere")).unwrap();
+    fs::write(folder.join("train.py"), "").unwrap();
+    std::os::unix::fs::symlink("elsewhere", folder.join("cases")).unwrap();
+    let output = place.command(&["init"]).current_dir(&folder).output().unwrap();
+    assert!(code(&output) == 64 && err(&output).contains("cases is a symbolic link"), "{}", err(&output));
+    assert!(folder.join("elsewhere").read_dir().unwrap().next().is_none() && !folder.join(".gitignore").exists());
     // A folder that nobody can write, root neither.
     let output = place.command(&["init", "--", "/bin/sh"]).current_dir("/proc").output().unwrap();
     assert!(code(&output) == 64 && err(&output).contains("cannot be written"), "{}", err(&output));
@@ -663,8 +670,8 @@ fn fake_python(place: &Place, hangs: bool) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let text = match hangs {
         true => "#!/bin/sh\nexec sleep 600\n".to_owned(),
-        false => "#!/bin/sh\ncase \"$2\" in\n*numpy*) echo noise; echo 2.4.6;;\n*torch*) echo trace >&2; \
-                  echo \"ModuleNotFoundError: No module named 'torch'\" >&2; exit 1;;\n*jax*) kill -SEGV $$;;\n*) echo 3.11.7;;\nesac\n"
+        false => "#!/bin/sh\ncase \"$2\" in\n*numpy*) echo noise; echo samebits-version 2.4.6;;\n*torch*) echo trace >&2; \
+                  echo \"ModuleNotFoundError: No module named 'torch'\" >&2; exit 1;;\n*jax*) kill -SEGV $$;;\n*) echo samebits-version 3.11.7;;\nesac\n"
             .to_owned(),
     };
     let path = place.path(if hangs { "hang/python3" } else { "bin/python3" });

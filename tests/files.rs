@@ -351,6 +351,9 @@ fn generators_and_sets_in_pickles_are_whole() {
     let keyed = |key: &[u8]| {
         artifact::parse("x.pt", state(&[b"}", key, b"K\x01s"].concat(), b"")).map(|f| f.tensors[0].name.clone())
     };
+    assert_eq!(keyed(b"\x8a\x09\0\0\0\0\0\0\0\0\xff").as_deref(), Ok("-18446744073709551616"));
+    assert_eq!(keyed(b"C\x02\0a").as_deref(), Ok("b\"\\x00a\""));
+    assert!(keyed(&[&[0x8a, 17][..], &[1; 17]].concat()).unwrap_err().contains("more than 128 bits"));
     assert_eq!(keyed(&number("i4", "\u{fe}\u{ff}\u{ff}\u{ff}")).as_deref(), Ok("-2"));
     assert_eq!(keyed(&[&number("u2", "\u{fe}\u{ff}")[..], b"K\x03\x86"].concat()).as_deref(), Ok("(65534, 3)"));
     assert!(keyed(&number("f4", "\0\0\u{80}?")).unwrap_err().contains("no whole number"));
@@ -637,6 +640,9 @@ fn memo_bombs_are_refused() {
     }
     assert!(pickle::read(&[b"\x80\x02(", &bomb[..], b"l."].concat()).is_ok());
     refused("x.pt", &state(&[b"(", &bomb[..], b"l"].concat(), b""), "unpacks to more than");
+    // A key that holds one wide tuple again and again: its name would be as long as all of them.
+    let wide = [&b"}(("[..], &b"N".repeat(20_000), b"tq\x00", &b"h\x00".repeat(99), b"tNs"].concat();
+    refused("x.pt", &state(&wide, b""), "unpacks to more than");
     // One long string, encoded or kept as an attribute again and again.
     let long = binunicode(&"a".repeat(1 << 20));
     let call = b"h\x01h\x00h\x02\x86R0".repeat(400);

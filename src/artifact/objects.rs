@@ -8,7 +8,7 @@
 
 use super::globals::Global;
 use super::npy::{self, Item};
-use super::pickle::{Dict, Id, Pickle, Value, naturals};
+use super::pickle::{Dict, Id, Pickle, Value, naturals, whole};
 use crate::trace::record::Dtype;
 
 /// An element type, `numpy.dtype('f4', False, True)`.
@@ -226,10 +226,7 @@ impl Array {
             return None;
         }
         let (_, _, bytes) = self.read(pickle).ok()?;
-        let fill = if signed && bytes.last()? & 0x80 != 0 { 0xff } else { 0 };
-        let mut wide = [fill; 16];
-        wide.get_mut(..bytes.len())?.copy_from_slice(&bytes);
-        Some(i128::from_le_bytes(wide).to_string())
+        Some(whole(&bytes, signed).to_string())
     }
 
     /// Its element, its sizes and its elements in row-major order, little-endian.

@@ -546,11 +546,11 @@ fn pairs(items: Vec<Id>) -> Result<Vec<(Id, Id)>, String> {
 
 /// Little-endian two's complement.
 fn long(bytes: &[u8]) -> Value {
-    let fill = if bytes.last().is_some_and(|b| b & 0x80 != 0) { 0xff } else { 0 };
-    if bytes.len() > 8 {
-        return Value::Long(bytes.into());
-    }
-    let mut eight = [fill; 8];
-    eight[..bytes.len()].copy_from_slice(bytes);
-    Value::Int(i64::from_le_bytes(eight))
+    if bytes.len() > 8 { Value::Long(bytes.into()) } else { Value::Int(whole(bytes, true) as i64) }
+}
+
+/// A whole number of at most 16 bytes, little-endian.
+pub(super) fn whole(bytes: &[u8], signed: bool) -> i128 {
+    let is_negative = signed && bytes.last().is_some_and(|b| b & 0x80 != 0);
+    bytes.iter().rev().fold(if is_negative { -1 } else { 0 }, |n, b| n << 8 | i128::from(*b))
 }

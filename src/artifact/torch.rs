@@ -171,6 +171,7 @@ impl<'a> Walk<'a, '_> {
                 }
                 all
             }
+            Value::Tuple(_) => return Err(format!("a set of tuples that nest more than {DEPTH} deep")),
             _ => return Err("a set of something other than numbers, strings and tuples of them".to_owned()),
         };
         self.budget.take(VISIT + bytes.len() as u64)?;
@@ -186,13 +187,20 @@ impl<'a> Walk<'a, '_> {
 
     /// A dict's key as a part of a name.
     fn key(&mut self, id: Id, name: &str, depth: usize) -> Result<String, String> {
+        // Tuples may share one wide tuple any number of times.
+        self.budget.take(VISIT)?;
         match self.value(id) {
             Value::Text(text) => {
                 self.budget.take(text.len() as u64)?;
                 // Inside a tuple strings are quoted, so that other tuples have other names.
                 Ok(if depth > 0 { format!("{text:?}") } else { text.to_string() })
             }
+            Value::Bytes(bytes) => {
+                self.budget.take(4 * bytes.len() as u64)?;
+                Ok(format!("b\"{}\"", bytes.escape_ascii()))
+            }
             Value::Int(n) => Ok(n.to_string()),
+            Value::Long(bytes) if bytes.len() <= 16 => Ok(pickle::whole(bytes, true).to_string()),
             Value::Bool(b) => Ok(b.to_string()),
             Value::None => Ok("None".to_owned()),
             Value::Float(x) => Ok(format!("{x:?}")),
@@ -201,11 +209,12 @@ impl<'a> Walk<'a, '_> {
                 number.ok_or_else(|| format!("{}: a key that is an array, or no whole number", short(name)))
             }
             Value::Tuple(parts) if depth < DEPTH => {
-                self.budget.take(VISIT)?;
                 let parts = parts.iter().map(|part| self.key(*part, name, depth + 1));
                 Ok(format!("({})", parts.collect::<Result<Vec<String>, String>>()?.join(", ")))
             }
-            _ => Err(format!("{}: a key that is no string, number or tuple of them", short(name))),
+            Value::Tuple(_) => Err(format!("{}: a key that nests more than {DEPTH} deep", short(name))),
+            Value::Long(_) => Err(format!("{}: a key that is a number of more than 128 bits", short(name))),
+            _ => Err(format!("{}: a key that is no string, bytes, number or tuple of them", short(name))),
         }
     }
 

@@ -18,6 +18,9 @@ pub const RUNS_MAX: usize = 40;
 /// Chance that a variation that is there is missed in one group.
 const MISS: f64 = 0.05;
 
+/// Greatest chance with which runs that ignore a factor may look as if it were the cause.
+const CHANCE_MAX: f64 = 0.001;
+
 /// A named cause, and what its runs said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -182,4 +185,37 @@ pub fn runs_at_most(variables: &[usize], candidates: usize) -> usize {
 pub fn single_variable(factor: &Factor, level: usize) -> Option<String> {
     let set = &factor.settings[level].surroundings.set;
     if set.len() == 1 { set.keys().next().cloned() } else { None }
+}
+
+/// True when a cause that makes runs alike, or vary, rests on so few runs which differ that they may all lie in one group
+/// by chance. A cause that moves every run of a group is beyond that.
+pub fn may_be_chance(cause: &Cause, groups: [&[Outcome]; 3]) -> bool {
+    let varying = match cause.how.as_str() {
+        "pins" => groups[0],
+        "unsettles" => groups[1],
+        _ => return false,
+    };
+    let classes: Vec<Class> = varying.iter().map(Outcome::class).collect();
+    let largest = classes.iter().map(|c| classes.iter().filter(|d| *d == c).count()).max().unwrap_or(0);
+    let all = groups.iter().fold(0, |n, g| n + g.len());
+    all_in_one(classes.len() - largest, varying.len(), all) > CHANCE_MAX
+}
+
+/// The chance that `k` runs of `all`, drawn blindly, all lie in a group of `n`.
+fn all_in_one(k: usize, n: usize, all: usize) -> f64 {
+    (0..k).fold(1.0, |p, i| p * (n - i) as f64 / (all - i) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Would fail if a program that ignores every factor, and differs now and then, were told a confirmed cause.
+    #[test]
+    fn a_few_runs_that_differ_are_no_cause() {
+        assert!((all_in_one(2, 3, 9) - 3.0 / 36.0).abs() < 1e-12);
+        // Of 18 runs as they are 3 differ, and none of 36 others: what a coin of one in six gives now and then.
+        assert!(all_in_one(3, 18, 54) > CHANCE_MAX && all_in_one(1, 40, 120) > CHANCE_MAX);
+        assert!(all_in_one(8, 18, 54) < CHANCE_MAX && all_in_one(12, 13, 39) < CHANCE_MAX);
+    }
 }

@@ -37,7 +37,7 @@ pub fn next_step(report: &Report, job: &Job, store: &Store, wanted: Option<Wante
         return format!("run more (-n {}), so that a factor can be told from chance", 4 * report.runs);
     }
     match (&report.verdict, wanted) {
-        (Verdict::Same, _) => "samebits init writes a case that gates this in CI".to_owned(),
+        (Verdict::Same, _) => gate(job),
         (Verdict::Unverified { .. }, _) => {
             let run = report.classes.iter().find(|c| !c.stderr.is_empty() || c.what.contains("no evidence"));
             run.map_or_else(
@@ -54,6 +54,20 @@ pub fn next_step(report: &Report, job: &Job, store: &Store, wanted: Option<Wante
             |[a, b]| format!("samebits diff {a} {b}"),
         ),
     }
+}
+
+/// The case that gates what was found to be the same.
+fn gate(job: &Job) -> String {
+    let outputs: Vec<String> = job.outputs.texts().iter().map(|o| format!("--output '{o}' ")).collect();
+    let copies: Vec<String> = job.copies.texts().iter().map(|c| format!("{c:?}")).collect();
+    let copies = match copies.as_slice() {
+        [] => String::new(),
+        some => format!("; add copy = [{}] below its [engine]", some.join(", ")),
+    };
+    format!(
+        "samebits init {}-- COMMAND, with this command, writes a case that gates it in CI{copies}",
+        outputs.concat()
+    )
 }
 
 /// The audit that tells whether a file that runs share is the cause: with a copy of it for each run.

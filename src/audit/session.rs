@@ -383,7 +383,10 @@ impl<'a> Session<'a> {
                 report.suspected.push(self.factors[candidate.factor].name.clone());
                 continue;
             };
-            let cause = self.confirm(&candidate, n, &held)?;
+            let Some(cause) = self.confirm(&candidate, n, &held)? else {
+                report.suspected.push(self.factors[candidate.factor].name.clone());
+                continue;
+            };
             // Where it is held still, is anything left to explain?
             let still = if cause.how == "pins" { candidate.level } else { 0 };
             match (cause.is_confirmed(), cause.alone) {
@@ -421,29 +424,40 @@ impl<'a> Session<'a> {
             _ => candidate,
         };
         let Some(n) = confirm::runs_needed(&candidate) else { return Ok(None) };
-        let cause = self.confirm(&candidate, n, &held)?;
-        match cause.is_confirmed() {
-            true => Ok(Some(self.drill(&candidate, n, &held)?.unwrap_or(cause))),
-            false => Ok(None),
+        match self.confirm(&candidate, n, &held)? {
+            Some(cause) if cause.is_confirmed() => Ok(Some(self.drill(&candidate, n, &held)?.unwrap_or(cause))),
+            _ => Ok(None),
         }
     }
 
-    fn confirm(&mut self, candidate: &Candidate, n: usize, held: &[usize]) -> Result<Cause, Stop> {
+    /// Groups of `n` runs, and more as long as what they show may be chance; None when the most runs cannot tell.
+    fn confirm(&mut self, candidate: &Candidate, n: usize, held: &[usize]) -> Result<Option<Cause>, Stop> {
         let name = self.factors[candidate.factor].name.clone();
-        // Runs as they are serve every candidate.
-        let lacking = n.saturating_sub(self.plain.len());
-        if lacking > 0 {
-            let more = self.group("confirm: as is", vec![Levels::new(); lacking])?;
-            self.plain.extend(more);
+        let levels = confirm::groups(&self.factors, candidate, held);
+        let (mut alone, mut without, mut n) = (Vec::new(), Vec::new(), n);
+        loop {
+            // Runs as they are serve every candidate.
+            let lacking = n.saturating_sub(self.plain.len());
+            if lacking > 0 {
+                let more = self.group("confirm: as is", vec![Levels::new(); lacking])?;
+                self.plain.extend(more);
+            }
+            alone.extend(self.group(&format!("confirm {name}: alone"), vec![levels[0].clone(); n - alone.len()])?);
+            let first = confirm::judge(&self.factors, candidate, held, [&self.plain, &alone, &[]]);
+            if !first.alone {
+                return Ok(Some(Cause { without: false, ..first }));
+            }
+            let stage = format!("confirm {name}: everything else");
+            without.extend(self.group(&stage, vec![levels[1].clone(); n - without.len()])?);
+            let cause = confirm::judge(&self.factors, candidate, held, [&self.plain, &alone, &without]);
+            if !cause.is_confirmed() || !confirm::may_be_chance(&cause, [&self.plain, &alone, &without]) {
+                return Ok(Some(cause));
+            }
+            if n >= confirm::RUNS_MAX {
+                return Ok(None);
+            }
+            n = if 2 * n < confirm::RUNS_MAX { 2 * n } else { confirm::RUNS_MAX };
         }
-        let [alone, without] = confirm::groups(&self.factors, candidate, held);
-        let alone = self.group(&format!("confirm {name}: alone"), vec![alone; n])?;
-        let first = confirm::judge(&self.factors, candidate, held, [&self.plain, &alone, &[]]);
-        if !first.alone {
-            return Ok(Cause { without: false, ..first });
-        }
-        let without = self.group(&format!("confirm {name}: everything else"), vec![without; n])?;
-        Ok(confirm::judge(&self.factors, candidate, held, [&self.plain, &alone, &without]))
     }
 
     /// Runs that put a cause to the test; nothing is concluded from one that was killed from outside.
@@ -473,8 +487,7 @@ impl<'a> Session<'a> {
             self.factors[candidate.factor] = group.clone();
             let last = self.factors.len() - 1;
             self.factors[last].state = State::NotApplied { reason: "looked at by itself only".to_owned() };
-            let cause = cause?;
-            if cause.is_confirmed() {
+            if let Some(cause) = cause?.filter(Cause::is_confirmed) {
                 return Ok(Some(Cause { factor: group.name, ..cause }));
             }
         }

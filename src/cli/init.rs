@@ -89,7 +89,8 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     }
     let plan = plan(&here, &args, &name, &case_text(&command, &outputs))?;
     for file in plan.iter().filter(|f| !f.there) {
-        writable(&here.join(&file.name))
+        stays_here(&here, &file.name)
+            .and_then(|()| writable(&here.join(&file.name)))
             .map_err(|e| Failure::usage(format!("{}: {e}; nothing was written", file.name)))?;
     }
     if args.dry_run {
@@ -100,7 +101,11 @@ pub fn main(args: Args) -> Result<u8, Failure> {
     say!("\ncommand  {}", command.join(" "));
     say!(
         "outputs  {}",
-        if outputs.is_empty() { "none: standard output is compared".to_owned() } else { outputs.join(", ") }
+        if outputs.is_empty() {
+            "none: traces are compared if it writes any, else standard output".to_owned()
+        } else {
+            outputs.join(", ")
+        }
     );
     if command.iter().any(|a| a.starts_with('/')) {
         say!("note     an absolute path in the command is another one on another machine");
@@ -178,6 +183,15 @@ fn existing(here: &Path, name: &str) -> Result<Option<String>, String> {
     }
 }
 
+/// A folder on the way that is a link would have the file written elsewhere, where git does not see it.
+fn stays_here(here: &Path, name: &str) -> Result<(), String> {
+    let is_link = |folder: &&Path| fs::symlink_metadata(here.join(folder)).is_ok_and(|m| m.is_symlink());
+    let link = Path::new(name).ancestors().skip(1).find(is_link);
+    link.map_or(Ok(()), |folder| {
+        Err(format!("{} is a symbolic link; a folder of its own is expected", folder.display()))
+    })
+}
+
 /// Whether a file can be made at a path, whose folders may be missing.
 fn writable(path: &Path) -> Result<(), String> {
     let there = path.ancestors().skip(1).find(|folder| fs::symlink_metadata(folder).is_ok());
@@ -250,7 +264,7 @@ fn case_name(command: &[String]) -> String {
 fn case_text(command: &[String], outputs: &[String]) -> String {
     let list = |words: &[String]| toml::Value::from(words.to_vec()).to_string();
     let outputs = match outputs {
-        [] => "# outputs = [\"out/*.safetensors\"]   # what it writes; without any, standard output is compared"
+        [] => "# outputs = [\"out/*.safetensors\"]   # what it writes; without any, traces are compared, else standard output"
             .to_owned(),
         some => format!("outputs = {}", list(some)),
     };

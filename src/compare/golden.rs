@@ -21,6 +21,10 @@ pub const SCHEMA: &str = "samebits-golden/1";
 const LAST_STEP: &str = "last-step";
 /// Lines of a trace's close, one a tensor.
 const FINAL: &str = "final";
+/// The digest of everything, which differs when anything does.
+const ROOT: &str = "close root";
+/// What stands for the value of a metric that is not finite.
+const NO_NUMBER: &str = "not finite";
 
 /// Group of a tensor: `adam.m`, else the first part of its name.
 fn group(name: &str) -> &str {
@@ -48,54 +52,56 @@ fn is_kept(step: u64) -> bool {
 
 /// The golden of a trace.
 pub fn render(trace: &Trace) -> String {
-    let mut text = format!("{SCHEMA}\nengine {}\n", trace.open.engine);
-    for (name, value) in &trace.open.identity.keyed {
-        let _ = writeln!(text, "key {name} {value}");
-    }
-    if let Some(market) = trace.open.settings["market"]["sha256"].as_str() {
-        let _ = writeln!(text, "market {market}");
-    }
-    for (kind, body) in &trace.bodies {
-        let place = place_text(&body.place);
-        match *kind {
-            "step" if body.place.step.is_some_and(is_kept) => {
-                for (group, root) in groups(body) {
-                    let _ = writeln!(text, "step {place} {group} {root}");
-                }
-            }
-            "eval" => {
-                for (name, number) in body.metrics.iter() {
-                    let value = number.value.map_or_else(|| "not finite".to_owned(), |v| format!("{v}"));
-                    let _ = writeln!(text, "eval {place} {name} {} # {value}", number.bits);
-                }
-                for (name, digest) in body.sha256.iter().filter(|(n, _)| n.starts_with("eval.")) {
-                    let _ = writeln!(text, "eval {place} {name} {digest}");
-                }
-            }
-            "fold" => {
-                for (name, digest) in body.sha256.iter() {
-                    let _ = writeln!(text, "fold {place} {name} {digest}");
-                }
-            }
-            _ => {}
-        }
-    }
-    for event in trace.events.iter().filter(|e| e.name == NOT_FINITE) {
-        let _ = writeln!(text, "event {} {NOT_FINITE} {}", place_text(&event.place), event.detail);
-    }
-    let _ = writeln!(text, "close status {:?}", trace.close.status);
-    let _ = writeln!(text, "close root {}", trace.close.root);
-    text
+    let lines = lines(trace, None).join("\n");
+    format!("{SCHEMA}\n{lines}\n{ROOT} {}\n", trace.close.root)
 }
 
-/// The golden of what a command left: its traces' goldens, every output's SHA-256, the digest of all.
+/// What a golden says of a trace, without the digest of everything. `named` is the record of a step whose tensors are
+/// named one by one.
+fn lines(trace: &Trace, named: Option<&Body>) -> Vec<String> {
+    let mut lines = vec![format!("engine {}", trace.open.engine)];
+    lines.extend(trace.open.identity.keyed.iter().map(|(name, value)| format!("key {name} {value}")));
+    lines.extend(trace.open.settings["market"]["sha256"].as_str().map(|market| format!("market {market}")));
+    for (kind, body) in &trace.bodies {
+        lines.extend(lines_of(kind, body));
+        if named.is_some_and(|n| std::ptr::eq(n, body)) {
+            let place = place_text(&body.place);
+            lines.extend(body.fp.iter().map(|(name, fp)| format!("{LAST_STEP} {place} {name} {fp}")));
+        }
+    }
+    let events = trace.events.iter().filter(|e| e.name == NOT_FINITE);
+    lines.extend(events.map(|e| format!("event {} {NOT_FINITE} {}", place_text(&e.place), e.detail)));
+    lines.push(format!("close status {:?}", trace.close.status));
+    lines
+}
+
+fn lines_of(kind: &str, body: &Body) -> Vec<String> {
+    let place = place_text(&body.place);
+    match kind {
+        "step" if body.place.step.is_some_and(is_kept) => {
+            groups(body).into_iter().map(|(group, root)| format!("step {place} {group} {root}")).collect()
+        }
+        "eval" => {
+            let metrics = body.metrics.iter().map(|(name, number)| {
+                let value = number.value.map_or_else(|| NO_NUMBER.to_owned(), |v| format!("{v}"));
+                format!("eval {place} {name} {} # {value}", number.bits)
+            });
+            let digests = body.sha256.iter().filter(|(n, _)| n.starts_with("eval."));
+            metrics.chain(digests.map(|(name, digest)| format!("eval {place} {name} {digest}"))).collect()
+        }
+        "fold" => body.sha256.iter().map(|(name, digest)| format!("fold {place} {name} {digest}")).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The golden of what a command left: its traces' goldens with what they end with tensor by tensor, every output's
+/// SHA-256, the digest of all.
 pub fn render_left(left: &Left) -> String {
     let mut text = format!("{SCHEMA}\n");
     for trace in &left.traces {
-        // The digest of everything comes last, once.
-        let text_of = render(trace);
-        let lines = text_of.lines().skip(1).filter(|l| !l.starts_with("close root ")).map(str::to_owned);
-        for line in lines.chain(ending(trace)) {
+        let last = trace.bodies.iter().rev().find(|(kind, _)| *kind == "step").map(|(_, body)| body);
+        let digests = trace.close.sha256.iter().map(|(name, digest)| format!("{FINAL} {name} {digest}"));
+        for line in lines(trace, last).into_iter().chain(digests) {
             let _ = writeln!(text, "rank {} {line}", trace.open.rank);
         }
     }
@@ -103,19 +109,8 @@ pub fn render_left(left: &Left) -> String {
         let sizes: Vec<String> = d.shape.iter().map(usize::to_string).collect();
         let _ = writeln!(text, "output {} {}[{}]:{}", d.name, d.word, sizes.join(","), sha256(&d.bytes));
     }
-    let _ = writeln!(text, "close root {}", left.key(&Default::default()));
+    let _ = writeln!(text, "{ROOT} {}", left.key(&Default::default()));
     text
-}
-
-/// What a command's trace ends with, tensor by tensor: its last step's fingerprints, and the SHA-256 of its close.
-fn ending(trace: &Trace) -> Vec<String> {
-    let last = trace.bodies.iter().rev().find(|(kind, _)| *kind == "step").map(|(_, body)| body);
-    let tensors = last.into_iter().flat_map(|body| {
-        let place = place_text(&body.place);
-        body.fp.iter().map(move |(name, fp)| format!("{LAST_STEP} {place} {name} {fp}"))
-    });
-    let digests = trace.close.sha256.iter().map(|(name, digest)| format!("{FINAL} {name} {digest}"));
-    tensors.chain(digests).collect()
 }
 
 fn place_text(place: &Place) -> String {
@@ -138,8 +133,8 @@ fn parse(text: &str) -> Result<Lines, String> {
         other => return Err(format!("line 1: {:?}, expected {SCHEMA:?}", other.map_or("", |(line, _)| line))),
     }
     for (line, at) in lines {
-        let told = if line.starts_with("eval ") { line.split(" # ").next().unwrap_or(line) } else { line };
-        let pair = told.rsplit_once(' ').filter(|(key, value)| !key.trim().is_empty() && !value.is_empty());
+        let pair =
+            without_number(line).rsplit_once(' ').filter(|(key, value)| !key.trim().is_empty() && !value.is_empty());
         let (key, value) = pair.ok_or_else(|| format!("line {at}: {line:?} has no key and value"))?;
         order.push(key.to_owned());
         if map.insert(key.to_owned(), value.to_owned()).is_some() {
@@ -149,6 +144,13 @@ fn parse(text: &str) -> Result<Lines, String> {
     Ok((order, map))
 }
 
+/// A line without the readable number that only evaluations have; a name may hold the sign before it.
+fn without_number(line: &str) -> &str {
+    let is_number = |text: &str| text == NO_NUMBER || text.parse::<f64>().is_ok();
+    let of_eval = of_rank(line).1.starts_with("eval ");
+    line.rsplit_once(" # ").filter(|(_, last)| of_eval && is_number(last)).map_or(line, |(told, _)| told)
+}
+
 /// A run's golden text against the accepted one.
 pub fn compare(accepted: &str, found: &str) -> Comparison {
     let named = |which: &str, e: String| Comparison::unverified(Reason::NotComparable, format!("{which}, {e}"));
@@ -156,19 +158,27 @@ pub fn compare(accepted: &str, found: &str) -> Comparison {
         Ok(lines) => lines,
         Err(e) => return named("the golden", e),
     };
-    let new = match parse(found) {
-        Ok((_, new)) => new,
+    let (new_order, new) = match parse(found) {
+        Ok(lines) => lines,
         Err(e) => return named("the run's text", e),
     };
     if order.len() < 2 {
         return Comparison::unverified(Reason::NotComparable, "the golden holds no digest");
     }
+    // A golden of a version that did not name the tensors of a trace's end: the digest of everything holds them.
+    let is_end = |key: &String| matches!(of_rank(key).1.split(' ').next(), Some(LAST_STEP | FINAL));
+    let is_older = new.contains_key(ROOT) && golden.contains_key(ROOT) && !order.iter().any(is_end);
+    let added = new_order.iter().filter(|k| !(golden.contains_key(*k) || is_older && is_end(k)));
+    let (root, other): (Vec<&String>, Vec<&String>) = order.iter().chain(added).partition(|k| *k == ROOT);
     let mut work = Work { result: Comparison::empty(), last_equal: None, elsewhere: 0 };
-    for key in &order {
-        work.line(key, &golden[key], new.get(key).map_or("absent", String::as_str));
+    let value = |lines: &BTreeMap<String, String>, key| lines.get(key).map_or("absent", String::as_str).to_owned();
+    for key in other.into_iter().chain(root) {
+        work.line(key, &value(&golden, key), &value(&new, key));
     }
-    for key in new.keys().filter(|k| !golden.contains_key(*k)) {
-        work.line(key, "absent", &new[key]);
+    if is_older && new_order.iter().any(is_end) {
+        let text =
+            "an older golden: it names no tensor of a trace's last step and end, which only its last digest holds";
+        work.result.noted.push(text.to_owned());
     }
     work.finish()
 }
@@ -196,7 +206,11 @@ impl Work {
             Some(_) => self.result.differing.push(name),
             None => {
                 self.between(&kind, &place);
-                let evidence = if kind == "step" || kind == LAST_STEP { "fp" } else { "sha256" };
+                let evidence = match kind.as_str() {
+                    "step" | LAST_STEP => "fp",
+                    "eval" if !name.starts_with("eval.") => "metric",
+                    _ => "sha256",
+                };
                 let values = [a.to_owned(), b.to_owned()];
                 self.result.differing.push(name.clone());
                 let (elements, elements_of, lines, operation) = (None, None, None, None);
@@ -249,7 +263,7 @@ fn count(compared: &mut Compared, key: &str) {
     match key.split(' ').next() {
         Some("step" | LAST_STEP) => compared.fingerprints += 1,
         Some("fold" | FINAL | "close" | "market" | "output") => compared.sha256 += 1,
-        Some("eval") if key.contains(" eval.") => compared.sha256 += 1,
+        Some("eval") if parts(key).2.starts_with("eval.") => compared.sha256 += 1,
         _ => compared.metrics += 1,
     }
 }
@@ -322,6 +336,40 @@ mod tests {
         assert_eq!(moved.left_out, ["updates 16 to 18: a golden keeps 0, 1, 3, 7, ... and the last"]);
         let first = compare(text, &text.replace("cc", "c0")).first.unwrap();
         assert_eq!((first.kind.as_str(), first.name.as_str(), first.evidence), ("final", "net.a b", "sha256"));
+    }
+
+    /// Would fail if the readable number of a command's evaluation decided, or became a part of its name.
+    #[test]
+    fn a_rank_s_evaluations_are_known_by_their_bits() {
+        let line = |name: &str, rest: &str| format!("rank 0 eval fold=- step=20 eval=0 {name} {rest}");
+        let text = |acc: &str, digest: &str| {
+            let (acc, digest) = (line("my # acc", acc), line("eval.b # 1", digest));
+            format!("samebits-golden/1\n{acc}\n{digest}\nclose root dd\n")
+        };
+        let old = text("3f # 1", "aa");
+        assert_eq!(compare(&old, &text("3f # 1.0", "aa")).verdict, Verdict::Same);
+        let changed = compare(&old, &text("40 # not finite", "bb"));
+        assert_eq!(changed.differing, ["my # acc", "eval.b # 1"]);
+        let first = changed.first.unwrap();
+        assert_eq!((first.evidence, first.values), ("metric", ["3f".to_owned(), "40".to_owned()]));
+        assert_eq!((changed.compared.metrics, changed.compared.sha256), (1, 2));
+    }
+
+    /// Would fail if what a run has more than the golden hid behind the digest of everything, or a golden of a version
+    /// that named no tensor of the end turned red while that digest is equal.
+    #[test]
+    fn what_is_new_comes_before_the_digest_of_everything() {
+        let old = "samebits-golden/1\nrank 0 step fold=- step=0 net aa\nclose root dd\n";
+        let new = "samebits-golden/1\nrank 0 step fold=- step=0 net aa\nrank 0 step fold=- step=0 rng bb\n\
+                   rank 0 last-step fold=- step=0 net cc\nrank 0 final net dd\nclose root ee\n";
+        let first = compare(old, new).first.unwrap();
+        assert_eq!((first.kind.as_str(), first.name.as_str()), ("step", "rng"));
+        let more = new.replace("rank 0 step fold=- step=0 rng bb\n", "");
+        assert_eq!(compare(old, &more.replace("ee", "dd")).verdict, Verdict::Same);
+        let first = compare(old, &more).first.unwrap();
+        assert_eq!((first.kind.as_str(), first.name.as_str()), ("close", "root"));
+        assert_eq!(compare(&more, &old.replace("dd", "ee")).verdict, Verdict::Different);
+        assert_eq!(compare(&more.replace("final net", "final other"), &more).verdict, Verdict::Different);
     }
 
     /// Would fail if moments were mixed into one group.

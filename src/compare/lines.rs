@@ -70,9 +70,11 @@ fn shown(a: Option<&str>, b: Option<&str>) -> [Option<String>; 2] {
 
 /// At most so many characters of a line from one on, escaped, with dots where something is left out.
 fn cut(line: &str, from: usize) -> String {
-    let part: String = line.chars().skip(from).take(WIDTH).collect();
+    // One by one, so that marks that combine with the letter before them are escaped too: a letter and its mark look
+    // like the one character that means both.
+    let part: String = line.chars().skip(from).take(WIDTH).flat_map(char::escape_debug).collect();
     let more = line.chars().nth(from + WIDTH).is_some();
-    format!("{}{}{}", if from > 0 { "..." } else { "" }, part.escape_debug(), if more { "..." } else { "" })
+    format!("{}{part}{}", if from > 0 { "..." } else { "" }, if more { "..." } else { "" })
 }
 
 #[cfg(test)]
@@ -101,6 +103,7 @@ mod tests {
         assert_eq!(found("a", "a\n").values, values("a", "a\\n"));
         assert_eq!(found("a\r\n", "a\n").values, values("a\\r", "a"));
         assert_eq!(found("\u{1b}[31m\n", "\t\n").values, values("\\u{1b}[31m", "\\t"));
+        assert_eq!(found("e\u{301}\n", "\u{e9}\n").values, values("e\\u{301}", "\u{e9}"));
         assert_eq!(found("", "a").values, [None, Some("a".to_owned())]);
         assert_eq!(found("a\na\n", "a\n").differing, 1);
     }

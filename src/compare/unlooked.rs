@@ -10,6 +10,7 @@ use std::path::Path;
 
 use super::left::Left;
 use crate::artifact::printable;
+use crate::launch::folder::made;
 use crate::launch::job::{Job, Ran, STDOUT};
 use crate::launch::project::is_bytecode;
 use crate::scenario::case::Scope;
@@ -43,18 +44,16 @@ fn some(names: &[&str]) -> String {
 /// Files that it wrote into its folder, and that are no outputs.
 fn undeclared(job: &Job, ran: &Ran) -> Option<String> {
     let all = job.outputs.others(&ran.work).unwrap_or_default();
-    let written = all.iter().filter(|p| !is_untouched(job, ran, p) && !is_bytecode(p));
+    let written = all.iter().filter(|p| !is_untouched(ran, p) && !is_bytecode(p));
     let names: Vec<String> = written.map(|p| p.to_string_lossy().into_owned()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let what = if job.outputs.is_empty() { "" } else { " and that are no declared outputs" };
     (!names.is_empty()).then(|| format!("files that it wrote{what}: {}", some(&names)))
 }
 
-/// A copy that is as it was made: of the size and the time of the original.
-fn is_untouched(job: &Job, ran: &Ran, path: &Path) -> bool {
-    let seen = |root: &Path| root.join(path).metadata().and_then(|m| Ok((m.len(), m.modified()?))).ok();
-    let original = seen(&job.project);
-    job.copies.is_copied(path) && original.is_some() && original == seen(&ran.work)
+/// A copy that is as it was made, whatever became of the original meanwhile.
+fn is_untouched(ran: &Ran, path: &Path) -> bool {
+    ran.copied.get(path).is_some_and(|before| made(&ran.work.join(path)).is_ok_and(|now| now == *before))
 }
 
 /// What the traces of all ranks left out; what is not so of all names its ranks.
@@ -76,10 +75,9 @@ fn of_ranks(traces: &[Trace]) -> Vec<String> {
 }
 
 fn of_trace(trace: &Trace) -> Vec<String> {
-    if trace.open.level == Level::Off {
-        return vec!["steps, evaluations and folds: the trace is of level off".to_owned()];
-    }
-    let mut all: Vec<String> = steps(trace).into_iter().collect();
+    let off =
+        (trace.open.level == Level::Off).then(|| "steps, evaluations and folds: the trace is of level off".into());
+    let mut all: Vec<String> = off.or_else(|| steps(trace)).into_iter().collect();
     let noted = |name: &str| trace.open.identity.noted.get(name).map(String::as_str);
     all.extend(
         noted("recorded.include").map(|p| format!("tensors that the recorder does not include ({})", printable(p))),
@@ -174,7 +172,12 @@ mod tests {
         assert_eq!(noted("recorded.exclude", "*.b"), "tensors that the recorder excludes (*.b)");
         assert_eq!(noted("recorded.rng", "false"), "generators: the recorder was told to leave them out");
         assert_eq!(noted("recorded.rng", "true") + &noted("recorded.every", "1"), "");
-        assert!(told(&|t| t.open.level = Level::Off).contains("level off"));
+        let off = told(&|t| {
+            t.open.level = Level::Off;
+            t.open.identity.noted.insert("recorded.rng".to_owned(), "false".to_owned());
+            t.close.sha256.0.clear();
+        });
+        assert!(["level off", "generators", "the final state"].iter().all(|what| off.contains(what)), "{off}");
         assert!(told(&|t| t.bodies.retain(|(kind, _)| *kind != "step")).starts_with("steps: the trace has no record"));
         assert!(told(&|t| t.close.sha256.0.clear()).contains("the final state"));
         let left_out = |t: &mut Trace| {

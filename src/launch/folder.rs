@@ -1,10 +1,12 @@
 //! A fresh working directory for a run: the project's files as links, the declared outputs left out, so that what is
 //! found there afterwards was written by this run. What is to be copied is a copy, so that a run may change it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::scenario::copies::Copies;
 use crate::scenario::outputs::{Outputs, sorted};
@@ -15,22 +17,39 @@ const DEPTH_MAX: usize = 32;
 const ENTRIES_MAX: usize = 100_000;
 
 /// Fills an empty folder with links to a project's entries. Old outputs and `leave_out` are not linked; a folder that
-/// may hold outputs or copies becomes a folder of its own, so that writing there does not reach the project. Gives the
-/// old outputs that the run does not see.
+/// may hold outputs or copies becomes a folder of its own, so that writing there does not reach the project.
 pub fn fill(
     folder: &Path,
     project: &Path,
     outputs: &Outputs,
     copies: &Copies,
     leave_out: &[PathBuf],
-) -> io::Result<Vec<PathBuf>> {
+) -> io::Result<Filled> {
     if let Some(missing) = copies.missing(project) {
         return Err(io::Error::other(missing));
     }
     let ids = leave_out.iter().filter_map(|path| fs::metadata(path).ok()).map(|m| id(&m)).collect();
-    let mut work = Fill { folder, project, outputs, copies, leave_out: ids, entries: 0, hidden: Vec::new() };
+    let mut work = Fill { folder, project, outputs, copies, leave_out: ids, entries: 0, filled: Filled::default() };
     work.inside(Path::new(""))?;
-    Ok(work.hidden)
+    Ok(work.filled)
+}
+
+/// What a run finds in its folder, beside links.
+#[derive(Clone, Debug, Default)]
+pub struct Filled {
+    /// old outputs, which it does not see
+    pub hidden: Vec<PathBuf>,
+    /// copies, as they were made
+    pub copied: BTreeMap<PathBuf, Made>,
+}
+
+/// Size and time of change of a file.
+pub type Made = (u64, SystemTime);
+
+/// A file as it is now.
+pub fn made(path: &Path) -> io::Result<Made> {
+    let found = fs::metadata(path)?;
+    Ok((found.len(), found.modified()?))
 }
 
 struct Fill<'a> {
@@ -41,12 +60,14 @@ struct Fill<'a> {
     /// device and inode, since several paths may lead to one thing
     leave_out: Vec<(u64, u64)>,
     entries: usize,
-    hidden: Vec<PathBuf>,
+    filled: Filled,
 }
 
 impl Fill<'_> {
     fn inside(&mut self, inside: &Path) -> io::Result<()> {
-        for entry in sorted(&self.project.join(inside))? {
+        let folder = self.project.join(inside);
+        let unread = |e: io::Error| io::Error::other(format!("{}: it cannot be read: {e}", folder.display()));
+        for entry in sorted(&folder).map_err(unread)? {
             let path = inside.join(entry.file_name());
             let (from, to) = (self.project.join(&path), self.folder.join(&path));
             self.entries += 1;
@@ -62,20 +83,25 @@ impl Fill<'_> {
                 return Err(io::Error::other(what));
             }
             let is_file = found.as_ref().is_some_and(fs::Metadata::is_file);
+            let is_nothing = found.is_none();
             if found.is_some_and(|m| self.leave_out.contains(&id(&m))) {
                 continue;
             }
             match (is_folder, self.outputs.is_output(&path)) {
                 (true, true) => {
                     fs::create_dir(&to)?;
-                    self.hidden.push(path);
+                    self.filled.hidden.push(path);
                 }
-                (false, true) => self.hidden.push(path),
+                (false, true) => self.filled.hidden.push(path),
                 (true, false) if self.is_own(&path) => {
                     fs::create_dir(&to)?;
                     self.inside(&path)?;
                 }
-                (false, false) if is_file && self.copies.is_copied(&path) => copy(&from, &to)?,
+                (false, false) if is_file && self.copies.is_copied(&path) => {
+                    copy(&from, &to)?;
+                    self.filled.copied.insert(path, made(&to)?);
+                }
+                (false, false) if is_nothing && self.copies.is_copied(&path) => loose(&from, &to)?,
                 _ => symlink(&from, &to)?,
             }
         }
@@ -94,6 +120,12 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::copy(from, to).map_err(named)?;
     let time = fs::metadata(from)?.modified()?;
     fs::File::open(to)?.set_modified(time)
+}
+
+/// A link of a copied folder that leads to nothing, as it is: through a link to it a run could write into the project.
+/// What has vanished meanwhile is left out.
+fn loose(from: &Path, to: &Path) -> io::Result<()> {
+    fs::read_link(from).map_or(Ok(()), |target| symlink(target, to))
 }
 
 /// A path below the current folder, written relative to it.
@@ -126,7 +158,7 @@ mod tests {
         fs::create_dir_all(&run).unwrap();
         touch(&project, &["train.py", "out/a.npz", "out/notes.txt", "data/x.csv", "deep/er/old.npz", "files/mine"]);
         let outputs = Outputs::new(&["out/*.npz".into(), "deep/**/*.npz".into(), "logs".into()]).unwrap();
-        let hidden = fill(&run, &project, &outputs, &Copies::default(), &[project.join("files")]).unwrap();
+        let hidden = fill(&run, &project, &outputs, &Copies::default(), &[project.join("files")]).unwrap().hidden;
         assert_eq!(hidden, ["deep/er/old.npz", "out/a.npz"].map(PathBuf::from));
         assert!(run.join("train.py").is_symlink() && run.join("data").is_symlink() && run.join("out").is_dir());
         assert!(run.join("out/notes.txt").is_symlink() && !run.join("out/a.npz").exists());
@@ -147,7 +179,12 @@ mod tests {
         touch(&project, &["data/set.csv", "data/cache/a", "data/cache/old.npz", "state"]);
         let outputs = Outputs::new(&["**/*.npz".into()]).unwrap();
         let copies = Copies::new(&["data/cache".into(), "state".into()], &outputs).unwrap();
-        fill(&run, &project, &outputs, &copies, &[]).unwrap();
+        symlink("later", project.join("data/cache/loose")).unwrap();
+        let filled = fill(&run, &project, &outputs, &copies, &[]).unwrap();
+        let all: Vec<&Path> = filled.copied.keys().map(PathBuf::as_path).collect();
+        assert_eq!(all, ["data/cache/a", "state"].map(Path::new));
+        fs::write(run.join("data/cache/loose"), "1").unwrap();
+        assert!(run.join("data/cache/later").is_file() && !project.join("data/cache/later").exists());
         assert!(run.join("data/set.csv").is_symlink() && !run.join("data/cache/old.npz").exists());
         for name in ["state", "data/cache/a"] {
             let time = |root: &Path| fs::metadata(root.join(name)).unwrap().modified().unwrap();

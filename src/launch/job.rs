@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::command;
 use super::factors::{Setting, padded};
-use super::folder::fill;
+use super::folder::{Made, fill};
 use super::load::Load;
 use super::process::{End, Finished};
 use super::surroundings::Launch;
@@ -66,6 +66,8 @@ pub struct Ran {
     pub stdout: Vec<u8>,
     /// whether there was anything to mask in it
     pub masked: bool,
+    /// copies of the project's files, as they were before it ran
+    pub copied: BTreeMap<PathBuf, Made>,
 }
 
 /// The trace of rank 0 in a run's folder.
@@ -84,7 +86,7 @@ impl Job {
         let work = padded(folder, setting.folder_padding);
         fs::create_dir_all(&work)?;
         fs::create_dir_all(folder.join(TRACES))?;
-        let hidden = fill(&work, &self.project, &self.outputs, &self.copies, &self.leave_out)?;
+        let filled = fill(&work, &self.project, &self.outputs, &self.copies, &self.leave_out)?;
         let launch = self.launch(folder, &work, setting);
         let load = Load::start(setting.load);
         let result = command::run(&self.samebits, &launch, self.limit);
@@ -95,12 +97,12 @@ impl Job {
         let mask = self.mask();
         finished.stderr = mask.apply(&finished.stderr);
         if let End::Failed(_) = finished.end {
-            finished.stderr.extend(missed(&finished.stderr, &hidden, &self.outputs));
+            finished.stderr.extend(missed(&finished.stderr, &filled.hidden, &self.outputs));
         }
         // What is kept and what is compared are the same bytes.
         let kept = masked(&mask, &stdout);
         fs::write(folder.join(STDOUT), &kept)?;
-        Ok(Ran { work, finished, masked: kept != stdout, stdout: kept })
+        Ok(Ran { work, finished, masked: kept != stdout, stdout: kept, copied: filled.copied })
     }
 
     fn launch(&self, folder: &Path, work: &Path, setting: &Setting) -> Launch {

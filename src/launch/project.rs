@@ -4,12 +4,13 @@
 //! Verified: files that appear, vanish, or have another size, time of change or inode than before, also behind links and
 //! in folders that runs see as links. Not looked at: the folders of version control and of installed packages
 //! ([`SKIPPED`], virtual environments, Cargo's `target`), Python's bytecode (`__pycache__/*.pyc`, which holds what its
-//! source says), folders without files, what lies outside the project, and a project of more than [`FILES_MAX`] files,
-//! which is said. Not seen: a file that comes and goes while one run goes on, and one that was given its old size and time
-//! again.
+//! source says), folders without files, and what lies outside the project; and, which is said, a project of more than
+//! [`FILES_MAX`] files and folders that cannot be read or lie too deep. Not seen: a file that comes and goes while one
+//! run goes on, and one that was given its old size and time again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -60,6 +61,14 @@ impl How {
 type Seen = (u64, i64, i64, u64, u64);
 type Files = BTreeMap<PathBuf, Seen>;
 
+/// What one look found.
+#[derive(Debug, Default)]
+struct Found {
+    files: Files,
+    /// folders that could not be looked into: unreadable, or too deep
+    closed: BTreeSet<PathBuf>,
+}
+
 /// A project that is watched from before its first run. Runs may overlap: what changed is told of every run that went on
 /// at that time.
 #[derive(Debug)]
@@ -72,6 +81,8 @@ pub struct Watch {
 #[derive(Debug)]
 struct State {
     files: Files,
+    /// folders that were not looked into at some time
+    closed: BTreeSet<PathBuf>,
     next: u64,
     going_on: BTreeMap<u64, BTreeSet<Change>>,
 }
@@ -84,8 +95,8 @@ impl Watch {
     /// Looks at the project for the first time. `leave_out` is what samebits itself writes.
     pub fn new(project: &Path, leave_out: &[PathBuf]) -> Self {
         let leave_out = LeaveOut::new(leave_out);
-        let files = look(project, &leave_out);
-        let state = files.map(|files| State { files, next: 0, going_on: BTreeMap::new() });
+        let found = look(project, &leave_out);
+        let state = found.map(|f| State { files: f.files, closed: f.closed, next: 0, going_on: BTreeMap::new() });
         Watch { project: project.to_owned(), leave_out, state: Mutex::new(state) }
     }
 
@@ -101,14 +112,15 @@ impl Watch {
     /// After a run: what changed while it went on.
     pub fn after(&self, ticket: Ticket) -> Vec<Change> {
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
-        let Some(files) = state.as_ref().and_then(|_| look(&self.project, &self.leave_out)) else {
+        let Some(now) = state.as_ref().and_then(|_| look(&self.project, &self.leave_out)) else {
             // It grew past the limit: nothing is known any more.
             *state = None;
             return Vec::new();
         };
         let Some(state) = state.as_mut() else { return Vec::new() };
-        let found = changes(&state.files, &files);
-        state.files = files;
+        let found = changes(&state.files, &now.files);
+        state.files = now.files;
+        state.closed.extend(now.closed);
         state.going_on.values_mut().for_each(|run| run.extend(found.iter().cloned()));
         state.going_on.remove(&ticket.0).unwrap_or_default().into_iter().collect()
     }
@@ -116,11 +128,15 @@ impl Watch {
     /// Why nothing is known of changes, where that is so.
     pub fn unlooked(&self) -> Option<String> {
         let state = self.state.lock().unwrap_or_else(|e| e.into_inner());
-        state.is_none().then(|| {
-            format!(
+        let Some(state) = state.as_ref() else {
+            return Some(format!(
                 "whether runs write into the project: it has more than {FILES_MAX} files; start in a smaller folder"
-            )
-        })
+            ));
+        };
+        let first = crate::artifact::printable(&state.closed.first()?.to_string_lossy());
+        let more = state.closed.len() - 1;
+        let more = if more > 0 { format!(" and {more} more folders") } else { String::new() };
+        Some(format!("whether runs write into {first}{more}: unreadable, or more than {DEPTH_MAX} folders deep"))
     }
 }
 
@@ -157,9 +173,9 @@ fn id(of: &fs::Metadata) -> (u64, u64) {
 }
 
 /// All files of a project; None when they are more than are looked at.
-fn look(project: &Path, leave_out: &LeaveOut) -> Option<Files> {
-    let mut work = Look { project, leave_out, folders: BTreeSet::new(), files: Files::new() };
-    work.inside(Path::new(""), 0).then_some(work.files)
+fn look(project: &Path, leave_out: &LeaveOut) -> Option<Found> {
+    let mut work = Look { project, leave_out, folders: BTreeSet::new(), found: Found::default() };
+    work.inside(Path::new(""), 0).then_some(work.found)
 }
 
 struct Look<'a> {
@@ -167,31 +183,47 @@ struct Look<'a> {
     leave_out: &'a LeaveOut,
     /// folders that were entered, since links may lead in circles
     folders: BTreeSet<(u64, u64)>,
-    files: Files,
+    found: Found,
 }
 
 impl Look<'_> {
-    /// Looks into a folder; false when there is too much. What cannot be read now is as if it were not there.
+    /// Looks into a folder; false when there is too much. What is not there any more is as if it had not been there.
     fn inside(&mut self, inside: &Path, depth: usize) -> bool {
-        for entry in fs::read_dir(self.project.join(inside)).into_iter().flatten().flatten() {
+        let entries = match fs::read_dir(self.project.join(inside)) {
+            Ok(entries) if depth <= DEPTH_MAX => entries,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return true,
+            _ => return self.closed(inside),
+        };
+        for entry in entries.flatten() {
             let path = inside.join(entry.file_name());
             let full = self.project.join(&path);
-            let Ok(found) = fs::metadata(&full) else { continue };
-            if self.leave_out.has(&full, &found) {
-                continue;
-            }
+            let found = match fs::metadata(&full) {
+                Ok(found) if !self.leave_out.has(&full, &found) => found,
+                Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                    self.closed(inside);
+                    continue;
+                }
+                _ => continue,
+            };
             if found.is_dir() {
-                let enter = depth < DEPTH_MAX && !is_skipped(&full) && self.folders.insert(id(&found));
+                let enter = !is_skipped(&full) && self.folders.insert(id(&found));
                 if enter && !self.inside(&path, depth + 1) {
                     return false;
                 }
             } else if found.is_file() && !is_bytecode(&path) {
-                self.files.insert(path, (found.size(), found.mtime(), found.mtime_nsec(), found.dev(), found.ino()));
+                let seen = (found.size(), found.mtime(), found.mtime_nsec(), found.dev(), found.ino());
+                self.found.files.insert(path, seen);
             }
-            if self.files.len() > FILES_MAX {
+            if self.found.files.len() > FILES_MAX {
                 return false;
             }
         }
+        true
+    }
+
+    /// Remembers a folder that was not looked into.
+    fn closed(&mut self, folder: &Path) -> bool {
+        self.found.closed.insert(folder.to_owned());
         true
     }
 }
@@ -302,6 +334,21 @@ mod tests {
         assert!(found.contains(&"a written".to_owned()) && found.contains(&"gone removed".to_owned()), "{found:?}");
         assert_eq!(found.len(), 4, "{found:?}");
         assert_eq!(watch.after(watch.before()), Vec::new());
+    }
+
+    /// Would fail if a folder that was not looked into were not told.
+    #[test]
+    fn what_lies_too_deep_is_told() {
+        let place = tempfile::tempdir().unwrap();
+        let deep = vec!["d"; DEPTH_MAX].join("/");
+        write(place.path(), &format!("{deep}/a"), "1");
+        let watch = Watch::new(place.path(), &[]);
+        let run = watch.before();
+        assert_eq!(watch.unlooked(), None);
+        write(place.path(), &format!("{deep}/a"), "22");
+        write(place.path(), &format!("{deep}/e/b"), "1");
+        assert_eq!(told(&watch.after(run)), [format!("{deep}/a written")]);
+        assert!(watch.unlooked().is_some_and(|what| what.contains(&format!("into {deep}/e: "))));
     }
 
     /// Would fail if a change were blamed on one of two runs that overlap, or on one that was over before.

@@ -45,11 +45,13 @@ impl Copies {
         self.paths.iter().any(|p| p.starts_with(path) && p != path)
     }
 
-    /// The first path that is not there.
+    /// The first path that is not there, or that is nothing which can be copied.
     pub fn missing(&self, project: &Path) -> Option<String> {
-        let missing = self.paths.iter().find(|p| !project.join(p).exists())?;
-        let advice = "a file or folder that each run gets a copy of is expected";
-        Some(format!("copy {:?}: not in {}; {advice}", missing.display().to_string(), project.display()))
+        let is_there = |p: &&PathBuf| project.join(p).metadata().is_ok_and(|m| m.is_file() || m.is_dir());
+        let missing = self.paths.iter().find(|p| !is_there(p))?;
+        let found = if project.join(missing).exists() { "a pipe or a device" } else { "not there" };
+        let (path, project) = (missing.display().to_string(), project.display());
+        Some(format!("copy {path:?}: {found} in {project}; a file or folder that each run gets a copy of is expected"))
     }
 }
 
@@ -67,6 +69,8 @@ mod tests {
         }
         let copies = new("./data/cache").unwrap();
         assert!(copies.is_copied(Path::new("data/cache/x")) && !copies.is_copied(Path::new("data/cached")));
+        let told = |text: &str| new(text).unwrap().missing(Path::new("/dev")).unwrap_or_default();
+        assert!(told("null").contains("a device in /dev") && told("none").contains("not there in /dev"));
         assert!(copies.may_hold(Path::new("data")) && !copies.may_hold(Path::new("dat")));
     }
 }
