@@ -625,7 +625,7 @@ fn a_shared_file_is_the_suspect_and_a_copy_tells() {
     assert!(!out(&copied).contains("shared"), "{}", out(&copied));
     assert_eq!(fs::read_to_string(project.path("project/cache/state.json")).unwrap(), "3", "a copy was none");
     for (options, word) in [
-        ("--copy nosuch", "not in"),
+        ("--copy nosuch", "not there in"),
         ("--copy ../x", "below the project"),
         ("--output cache --copy cache/state.json", "declared output"),
     ] {

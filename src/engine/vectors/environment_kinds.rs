@@ -8,7 +8,7 @@ use super::random_kinds::stream;
 
 fn table(i: &Fields) -> Result<Table, CaseFault> {
     let (start, end) = (i.number("window_start")?, i.size("window_end")?);
-    let window = usize::try_from(start).ok().filter(|&start| start + 1 < end).map(|start| start..end);
+    let window = usize::try_from(start).ok().filter(|&start| start < end.saturating_sub(1)).map(|start| start..end);
     let window = window.ok_or_else(|| i.fault("window_start", format!("{start} leaves no bar below {end}")))?;
     let [ret, cost, vol] = [i.f32s_of("ret", end)?, i.f32s_of("cost", end)?, i.f32s_of("vol", end)?];
     let reset = if i.given("reset")? { Some(stream(&i.fields("reset")?)?) } else { None };
