@@ -18,14 +18,13 @@ use samebits::engine::cuda::state::{Counters, Words};
 type Shape = (&'static str, (usize, usize, usize), (bool, bool));
 
 /// Further tile shapes, to find better ones.
-const OTHERS: [Tile; 8] = [
+const OTHERS: [Tile; 7] = [
     Tile { thread: (8, 8), warps: (4, 2), depth: 8, stages: 4, ahead: 1 },
-    Tile { thread: (8, 8), warps: (2, 2), depth: 16, stages: 4, ahead: 1 },
+    Tile { thread: (8, 16), warps: (4, 2), depth: 16, stages: 3, ahead: 1 },
     Tile { thread: (8, 8), warps: (4, 2), depth: 32, stages: 2, ahead: 1 },
     Tile { thread: (4, 4), warps: (4, 2), depth: 16, stages: 4, ahead: 2 },
     Tile { thread: (2, 4), warps: (4, 1), depth: 32, stages: 3, ahead: 8 },
     Tile { thread: (2, 2), warps: (4, 2), depth: 32, stages: 4, ahead: 8 },
-    Tile { thread: (2, 2), warps: (2, 1), depth: 32, stages: 4, ahead: 8 },
     Tile { thread: (1, 2), warps: (4, 1), depth: 32, stages: 4, ahead: 8 },
 ];
 

@@ -105,6 +105,17 @@ DEVICE void dueling(float v, const float* a, float* q) {
     for (u32 j = 0; j < ACTIONS; ++j) q[j] = add(v, sub(a[j], mean));
 }
 
+// Of entries that own units of work one after the other, the one that owns `unit`: the last whose first is not beyond it.
+template <typename ENTRY>
+DEVICE u32 owner_of(const ENTRY* entries, u32 count, u64 unit) {
+    u32 low = 0, high = count;
+    while (high - low > 1) {
+        const u32 middle = (low + high) / 2;
+        if (entries[middle].first <= unit) low = middle; else high = middle;
+    }
+    return low;
+}
+
 // Flat thread number and stride of a one-dimensional launch.
 DEVICE u64 first_item() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 DEVICE u64 item_stride() { return (u64)gridDim.x * blockDim.x; }

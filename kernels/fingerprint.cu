@@ -8,7 +8,7 @@ constexpr u32 WORDS = 256, LANES = 32;
 struct Bytes {
     const u8* data;  // on a multiple of 4 bytes
     u64 length;
-    u64 first_block;
+    u64 first;  // its first block among those of all tensors
 };
 
 // Each tensor's value before its blocks: the length's share, in both lanes.
@@ -18,15 +18,6 @@ KERNEL fingerprint_start(const Bytes* tensors, u32 count, u64* out) {
         out[2 * i] = start;
         out[2 * i + 1] = start;
     }
-}
-
-DEVICE u32 tensor_of(const Bytes* tensors, u32 count, u64 block) {
-    u32 low = 0, high = count;
-    while (high - low > 1) {
-        const u32 middle = (low + high) / 2;
-        if (tensors[middle].first_block <= block) low = middle; else high = middle;
-    }
-    return low;
 }
 
 // Word i of a tensor, the last one zero-padded, beyond it zero.
@@ -55,19 +46,19 @@ KERNEL __launch_bounds__(256) fingerprint_blocks(const Bytes* tensors, u32 count
     __syncthreads();
     const u32 lane = threadIdx.x % LANES;
     const u64 warps = item_stride() / LANES, warp = first_item() / LANES;
-    const u64 each = (blocks + warps - 1) / warps, first = warp * each;
+    const u64 each = (blocks + warps - 1) / warps, start = warp * each;
     u32 tensor = ~0u;
     Bytes t = {};
     u64 end_of_tensor = 0, sum0 = 0, sum1 = 0;
-    for (u64 block = first; block < first + each && block < blocks; ++block) {
+    for (u64 block = start; block < start + each && block < blocks; ++block) {
         if (tensor == ~0u || block >= end_of_tensor) {
             if (tensor != ~0u && lane == 0) flush(out, tensor, sum0, sum1);
-            tensor = tensor_of(tensors, count, block);
+            tensor = owner_of(tensors, count, block);
             t = tensors[tensor];
-            end_of_tensor = t.first_block + (t.length + 4 * WORDS - 1) / (4 * WORDS);
+            end_of_tensor = t.first + (t.length + 4 * WORDS - 1) / (4 * WORDS);
             sum0 = sum1 = 0;
         }
-        const u64 own = block - t.first_block;
+        const u64 own = block - t.first;
         u64 f0 = 0, f1 = 0;
 #pragma unroll
         for (u32 j = 0; j < WORDS / 2 / LANES; ++j) {

@@ -11,20 +11,15 @@ struct Floats {
     const float* data;
     u64 length;
     u64 order;
-    u64 first_chunk;
+    u64 first;
 };
 
 // A block a chunk of one tensor at a time.
 KERNEL find_not_finite(const Floats* tensors, u32 count, u64 chunks, Counters* counters) {
     if (counters->stop != 0) return;
     for (u64 chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
-        u32 low = 0, high = count;
-        while (high - low > 1) {
-            const u32 middle = (low + high) / 2;
-            if (tensors[middle].first_chunk <= chunk) low = middle; else high = middle;
-        }
-        const Floats t = tensors[low];
-        const u64 start = (chunk - t.first_chunk) * CHUNK;
+        const Floats t = tensors[owner_of(tensors, count, chunk)];
+        const u64 start = (chunk - t.first) * CHUNK;
         const u64 end = t.length - start < CHUNK ? t.length : start + CHUNK;
         for (u64 i = start + threadIdx.x; i < end; i += blockDim.x) {
             if (!is_finite(t.data[i])) atomicMin(&counters->found, t.order << ELEMENT_BITS | i);

@@ -10,7 +10,7 @@ constexpr u32 BLOCK = 1024, LANES = 32;
 struct Segment {
     u64 offset;
     u64 length;
-    u64 first_block;
+    u64 first;
 };
 
 DEVICE float fold_lanes(float s) {
@@ -29,23 +29,14 @@ DEVICE float block_sum(const float* x, u64 n, bool squares) {
 
 DEVICE u64 block_length(u64 n, u64 block) { return n - block * BLOCK < BLOCK ? n - block * BLOCK : BLOCK; }
 
-DEVICE u32 segment_of(const Segment* segments, u32 count, u64 block) {
-    u32 low = 0, high = count;
-    while (high - low > 1) {
-        const u32 middle = (low + high) / 2;
-        if (segments[middle].first_block <= block) low = middle; else high = middle;
-    }
-    return low;
-}
-
 // First level: a warp a block. Segments are not empty.
 KERNEL reduce_blocks(const float* base, const Segment* segments, u32 count, u64 blocks, u32 squares, float* partial,
                      const u32* stop) {
     if (*stop != 0) return;
     const u64 warps = item_stride() / LANES;
     for (u64 block = first_item() / LANES; block < blocks; block += warps) {
-        const Segment s = segments[segment_of(segments, count, block)];
-        const u64 own = block - s.first_block;
+        const Segment s = segments[owner_of(segments, count, block)];
+        const u64 own = block - s.first;
         const float sum = block_sum(base + s.offset + own * BLOCK, block_length(s.length, own), squares != 0);
         if (threadIdx.x % LANES == 0) partial[block] = sum;
     }
@@ -84,7 +75,7 @@ KERNEL reduce_segments(float* partial, const Segment* segments, u32 count, float
     if (*stop != 0) return;
     const Segment s = segments[blockIdx.x];
     const u64 n = (s.length + BLOCK - 1) / BLOCK;
-    const float result = reduce_all(partial + s.first_block, n);
+    const float result = reduce_all(partial + s.first, n);
     if (threadIdx.x == 0) {
         results[blockIdx.x] = result;
         __threadfence();

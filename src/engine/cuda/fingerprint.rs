@@ -16,7 +16,7 @@ use crate::digest::fingerprint::{BLOCK, Fingerprint};
 struct Bytes {
     data: u64,
     length: u64,
-    first_block: u64,
+    first: u64,
 }
 
 /// The kernels of this file.
@@ -67,9 +67,9 @@ impl Prints {
         order.sort_by_key(|i| tensors[*i].bytes.is_empty());
         let entry = |i: &usize| {
             let length = tensors[*i].bytes.len() as u64;
-            let first_block = blocks;
+            let first = blocks;
             blocks += length.div_ceil(BLOCK as u64);
-            Bytes { data: tensors[*i].bytes.address(), length, first_block }
+            Bytes { data: tensors[*i].bytes.address(), length, first }
         };
         let table: Vec<Bytes> = order.iter().map(entry).collect();
         let full = table.iter().filter(|b| b.length > 0).count() as u32;

@@ -19,7 +19,7 @@ struct Floats {
     data: u64,
     length: u64,
     order: u64,
-    first_chunk: u64,
+    first: u64,
 }
 
 /// The kernels of this file.
@@ -38,13 +38,13 @@ pub struct Search {
 }
 
 impl Search {
-    /// Through these tensors, the first of which has number `first` in rule 11's order.
-    pub fn new(device: &Rc<Device>, first: u64, tensors: &[Slice<'_, f32>]) -> Result<Self, CudaError> {
+    /// Through these tensors, the first of which has this number in rule 11's order.
+    pub fn new(device: &Rc<Device>, number: u64, tensors: &[Slice<'_, f32>]) -> Result<Self, CudaError> {
         let mut chunks = 0;
         let entry = |(i, x): (usize, &Slice<'_, f32>)| {
-            let (length, first_chunk) = (x.len() as u64, chunks);
+            let (length, first) = (x.len() as u64, chunks);
             chunks += length.div_ceil(CHUNK);
-            Floats { data: x.address(), length, order: first + i as u64, first_chunk }
+            Floats { data: x.address(), length, order: number + i as u64, first }
         };
         // A tensor without elements has no chunk, and none may be taken for its own.
         let full = tensors.iter().enumerate().filter(|(_, x)| !x.is_empty());

@@ -23,12 +23,13 @@ pub struct Tile {
     pub ahead: u32,
 }
 
-/// Tile shapes from large to small.
-pub const TILES: [Tile; 4] = [
-    Tile { thread: (8, 16), warps: (4, 2), depth: 16, stages: 3, ahead: 1 },
+/// Tile shapes from large to small; each fits into the 64 KiB of shared memory of the oldest architecture.
+pub const TILES: [Tile; 5] = [
     Tile { thread: (8, 8), warps: (4, 2), depth: 16, stages: 3, ahead: 1 },
+    Tile { thread: (8, 8), warps: (2, 2), depth: 16, stages: 4, ahead: 1 },
     Tile { thread: (4, 8), warps: (4, 1), depth: 16, stages: 4, ahead: 2 },
     Tile { thread: (2, 4), warps: (4, 1), depth: 32, stages: 3, ahead: 4 },
+    Tile { thread: (2, 2), warps: (2, 1), depth: 32, stages: 4, ahead: 8 },
 ];
 
 impl Tile {
@@ -254,4 +255,27 @@ fn arguments(p: &Product<'_>, stop: Slice<'_, u32>) -> (usize, Gemm) {
     let (m, n, k) = (size(m), size(n), size(k));
     let (c, ldc, stop) = (p.c.address(), p.c_stride as u64, stop.address());
     (index, Gemm { a, b, c, bias, y, lda, ldb, ldc, ldy, m, n, k, vector_a, vector_b, vector_c, stop })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Would fail if a tile asked for more than an architecture has, or a smaller one stood before a larger.
+    #[test]
+    fn tiles_fit_and_are_in_order() {
+        for tile in TILES {
+            assert!(tile.shared() <= 64 << 10 && tile.threads() <= 1024, "{tile:?}");
+            assert!(tile.threads().is_multiple_of(tile.depth) && tile.ahead < tile.depth, "{tile:?}");
+        }
+        let areas = TILES.map(|t| t.block().0 * t.block().1);
+        assert!(areas.is_sorted_by(|a, b| a > b), "{areas:?}");
+    }
+
+    /// Would fail if a matrix that reaches past its buffer, or whose rows overlap, were taken.
+    #[test]
+    #[should_panic(expected = "A: [3, 4] by 4 in 11 elements")]
+    fn a_matrix_lies_within_its_buffer() {
+        fits(11, 3, 4, 4, "A");
+    }
 }

@@ -17,7 +17,7 @@ use crate::engine::cpu::rules::REDUCE_BLOCK;
 struct Segment {
     offset: u64,
     length: u64,
-    first_block: u64,
+    first: u64,
 }
 
 /// What is known once all tensors are reduced.
@@ -68,9 +68,9 @@ impl Reduction {
         assert!(!ranges.is_empty() && ranges.iter().all(|r| !r.is_empty()), "tensors that are not empty");
         let mut blocks = 0;
         let segment = |r: &Range<usize>| {
-            let first_block = blocks;
+            let first = blocks;
             blocks += r.len().div_ceil(REDUCE_BLOCK) as u64;
-            Segment { offset: r.start as u64, length: r.len() as u64, first_block }
+            Segment { offset: r.start as u64, length: r.len() as u64, first }
         };
         let segments: Vec<Segment> = ranges.iter().map(segment).collect();
         Ok(Reduction {

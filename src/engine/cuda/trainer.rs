@@ -110,13 +110,11 @@ impl<'a> CudaTrainer<'a> {
     }
 
     /// The cycles of the next launch, and how it went.
-    fn launch(&mut self) -> Result<(), Stop> {
-        let Some(cycles) = self.graph_cycles else { return Ok(()) };
-        if self.launches.is_none() {
-            let with_prints = self.with_prints;
-            self.launches = Some(Launches::capture(&self.ground, &mut self.held, cycles, with_prints)?);
-        }
-        let Some(launches) = &mut self.launches else { return Ok(()) };
+    fn launch(&mut self, cycles: u64) -> Result<(), Stop> {
+        let launches = match &mut self.launches {
+            Some(launches) => launches,
+            none => none.insert(Launches::capture(&self.ground, &mut self.held, cycles, self.with_prints)?),
+        };
         self.logged = launches.run(&self.ground, &self.held)?.into();
         self.current = false;
         if self.logged.iter().any(|l| l.entry.stop != 0) {
@@ -127,7 +125,7 @@ impl<'a> CudaTrainer<'a> {
 
     /// The next step of the launch under way.
     fn next_logged(&mut self) -> Result<(), Stop> {
-        let Some(Logged { entry, prints }) = self.logged.pop_front() else { return Ok(()) };
+        let Logged { entry, prints } = self.logged.pop_front().expect("collecting began a launch");
         if let Some(halt) = self.halt.take_if(|h| h.step == self.mirror.fold_updates) {
             self.logged.clear();
             return Err(Stop::NotFinite(halt));
@@ -277,7 +275,7 @@ impl Training for CudaTrainer<'_> {
     fn collect(&mut self) -> Result<(), Stop> {
         self.collected = true;
         match (self.graph_cycles, self.logged.is_empty()) {
-            (Some(_), true) => self.launch(),
+            (Some(cycles), true) => self.launch(cycles),
             (Some(_), false) => Ok(()),
             (None, _) => {
                 self.held.collect(&self.ground)?;
