@@ -32,21 +32,24 @@ python_with_numpy() {
   PYTHON=$place/bin/python
   "$PYTHON" -c 'import numpy' 2>/dev/null || "$PYTHON" -m pip install --quiet numpy || not_run "NumPy does not install"
 }
-# fuzz TARGET...: each for FUZZ_SECONDS (default 600), two at a time, from the seeds alone; sets RUNS to what was done.
+# fuzz TARGET...: each for FUZZ_SECONDS (default 600), FUZZ_AT_A_TIME (default 2) at a time, from the seeds alone; sets RUNS
+# to what was done.
 fuzz() {
   command -v cargo-fuzz >/dev/null || cargo install --quiet cargo-fuzz || not_run "cargo-fuzz does not install"
   export RUSTC_BOOTSTRAP=1
   cargo fuzz build >"$WORK/build" 2>&1 || not_run "the fuzz targets do not build here: $(tail -n 2 "$WORK/build" | tr '\n' ' ')"
   RUNS=""
-  local name
+  local name jobs i
   while [ $# -gt 0 ]; do
-    fuzz_one "$1" & local a=$!
-    if [ $# -gt 1 ]; then fuzz_one "$2" || fail "$2: $(tail -n 3 "$WORK/fuzz-$2" | tr '\n' ' ')"; fi
-    wait $a || fail "$1: $(tail -n 3 "$WORK/fuzz-$1" | tr '\n' ' ')"
-    for name in "${@:1:2}"; do
+    local now=("${@:1:${FUZZ_AT_A_TIME:-2}}")
+    jobs=()
+    for name in "${now[@]}"; do fuzz_one "$name" & jobs+=($!); done
+    for i in "${!now[@]}"; do
+      name=${now[$i]}
+      wait "${jobs[$i]}" || fail "$name: $(tail -n 3 "$WORK/fuzz-$name" | tr '\n' ' ')"
       RUNS="$RUNS $name $(grep -oE 'Done [0-9]+ runs' "$WORK/fuzz-$name" | tail -n 1 | grep -oE '[0-9]+')"
     done
-    shift $(($# > 1 ? 2 : 1))
+    shift "${#now[@]}"
   done
 }
 fuzz_one() {
